@@ -1,6 +1,7 @@
 #include "compiler/numbers.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -17,11 +18,11 @@ typedef struct walker {
   const int64_t *given;
   size_t given_count, at;
   size_t part;
-  size_t *first;         /* NULL, or the position of each part's first number: set while reading, and .. */
-  const int64_t *before; /* .. while replacing: parts that have these numbers are passed over */
-  bool *is_changed;      /* of each part */
-  bool moves;            /* a temporary needs more of the arena, or .. */
-  size_t needed, held;   /* .. these are far apart: bytes of all temporaries, and of their places */
+  size_t *first; /* NULL, or the position of each part's first number: set while reading */
+  const hr_number_terms *terms;
+  hr_number_places *places; /* NULL, or of the terms: set while replacing */
+  size_t next_term;
+  bool moves; /* a temporary's size has changed */
   bool failed;
 } walker;
 
@@ -31,19 +32,35 @@ static void fixed(walker *w, uint64_t word) {
   }
 }
 
-static void number(walker *w, int64_t *place) {
+/* Notes the place of the number that comes next, if it is a term. */
+static void note_place(walker *w, void *place, hr_number_form form) {
+  const hr_number_term *term =
+      w->places != NULL && w->next_term < w->terms->count ? &w->terms->data[w->next_term] : NULL;
+  if (term != NULL && term->at == w->at) {
+    hr_number_place noted = {place, term->value, (uint32_t)(w->part - 1), (uint32_t)form};
+    w->failed |= !hr_vector_push(&w->places->all, noted);
+    ++w->next_term;
+  }
+}
+
+static void number_of_form(walker *w, int64_t *number, void *place, hr_number_form form) {
   if (w->numbers != NULL) {
-    w->failed |= !hr_vector_push(w->numbers, *place);
+    w->failed |= !hr_vector_push(w->numbers, *number);
   } else if (w->at < w->given_count) {
-    *place = w->given[w->at++];
+    note_place(w, place, form);
+    *number = w->given[w->at++];
   } else {
     w->failed = true;
   }
 }
 
-static void size(walker *w, size_t *place) {
+static void number(walker *w, int64_t *place) {
+  number_of_form(w, place, place, HR_NUMBER_WORD);
+}
+
+static void size(walker *w, size_t *place, hr_number_form form) {
   int64_t value = (int64_t)*place;
-  number(w, &value);
+  number_of_form(w, &value, place, form);
   *place = (size_t)value;
 }
 
@@ -133,7 +150,7 @@ static void walk_real(walker *w, double *x) {
     fixed(w, bits);
     return;
   }
-  number(w, &n);
+  number_of_form(w, &n, x, form == WHOLE ? HR_NUMBER_WHOLE : HR_NUMBER_FRACTION);
   *x = form == WHOLE ? (double)n : 2 / (double)n;
 }
 
@@ -156,14 +173,17 @@ static void walk_scalar(walker *w, hr_program_scalar *scalar) {
   }
 }
 
-/* Temporaries of other dims stay where they are if they fit: finding places takes longer than the rest of the walk. */
-static void keep_place(walker *w, const hr_program_buffer *buffer, hr_place *place) {
-  size_t needed = hr_align_up(buffer->bytes, HR_PLACE_ALIGNMENT), held = hr_align_up(place->bytes, HR_PLACE_ALIGNMENT);
-  bool is_temporary = place->kind == HR_PLACE_ARENA, may_be_larger = is_temporary && w->before != NULL;
-  w->moves |= is_temporary && (may_be_larger ? needed > held : needed != held);
-  w->needed += is_temporary ? needed : 0;
-  w->held += is_temporary ? held : 0;
-  place->bytes = may_be_larger && place->bytes > buffer->bytes ? place->bytes : buffer->bytes;
+static size_t aligned(size_t bytes) {
+  return hr_align_up(bytes, HR_PLACE_ALIGNMENT);
+}
+
+static void walk_place(walker *w, const hr_program_buffer *buffer, hr_place *place) {
+  bool is_temporary = place->kind == HR_PLACE_ARENA;
+  w->moves |= is_temporary && aligned(buffer->bytes) != aligned(place->bytes);
+  place->bytes = buffer->bytes;
+  if (w->places != NULL && is_temporary) {
+    w->places->needed += aligned(buffer->bytes);
+  }
 }
 
 static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
@@ -172,10 +192,10 @@ static void walk_buffer(walker *w, hr_program_buffer *buffer, hr_place *place) {
   fixed(w, (uint64_t)(uint32_t)place->first << 32 | (uint32_t)place->last);
   fixed(w, buffer->rows);
   fixed(w, buffer->takes);
-  size(w, &buffer->room);
-  size(w, &buffer->bytes);
-  size(w, &buffer->layout); /* channels and pixels in one word: linear in both */
-  keep_place(w, buffer, place);
+  size(w, &buffer->room, HR_NUMBER_WORD);
+  size(w, &buffer->bytes, HR_NUMBER_BYTES);
+  size(w, &buffer->layout, HR_NUMBER_WORD); /* channels and pixels in one word: linear in both */
+  walk_place(w, buffer, place);
 }
 
 /* ---- kernels ---- */
@@ -235,19 +255,11 @@ static void walk_kernel(walker *w, const hr_kernel *kernel) {
 
 /* ---- schedules ---- */
 
-/* Begins a part; false: its numbers stay as they are. */
-static bool enters(walker *w) {
+static void begin_part(walker *w) {
   size_t part = w->part++;
-  if (w->first != NULL && w->numbers != NULL) {
+  if (w->first != NULL) {
     w->first[part] = w->numbers->count;
   }
-  if (w->before == NULL) {
-    return true;
-  }
-  size_t end = w->first[part + 1];
-  w->is_changed[part] = memcmp(w->before + w->at, w->given + w->at, (end - w->at) * sizeof *w->given) != 0;
-  w->at = w->is_changed[part] ? w->at : end;
-  return w->is_changed[part];
 }
 
 static void walk_tables(walker *w, hr_schedule *schedule) {
@@ -272,19 +284,16 @@ static void walk_step(walker *w, const hr_step *step) {
 }
 
 static void walk(walker *w, hr_schedule *schedule) {
-  if (enters(w)) {
-    walk_tables(w, schedule);
-  }
+  begin_part(w);
+  walk_tables(w, schedule);
   for (int i = 0; i < schedule->step_count; ++i) {
-    if (enters(w)) {
-      walk_step(w, &schedule->steps[i]);
-    }
+    begin_part(w);
+    walk_step(w, &schedule->steps[i]);
   }
-  if (enters(w)) {
-    fixed(w, (uint64_t)schedule->declined_count);
-    for (int i = 0; i < schedule->declined_count; ++i) {
-      walk_node(w, (hr_node *)&schedule->declined[i]);
-    }
+  begin_part(w);
+  fixed(w, (uint64_t)schedule->declined_count);
+  for (int i = 0; i < schedule->declined_count; ++i) {
+    walk_node(w, (hr_node *)&schedule->declined[i]);
   }
 }
 
@@ -327,44 +336,84 @@ static hr_status finish_step(const hr_schedule *schedule, const hr_step *step) {
   return HR_OK;
 }
 
-/* Places all temporaries anew, if some do not fit or the places are far larger. */
-static hr_status place_again(const walker *w, hr_schedule *schedule) {
-  bool is_outsized = w->held > HELD_MIN && w->held - w->held / 4 > w->needed;
-  if (!w->moves && !is_outsized) {
-    return HR_OK;
-  }
+static hr_status place_again(hr_schedule *schedule) {
   for (int i = 0; i < schedule->program.buffer_count; ++i) {
     ((hr_place *)schedule->places)[i].bytes = schedule->program.buffers[i].bytes;
   }
   return hr_place_buffers(schedule);
 }
 
-/* Walks with a walker that replaces numbers; what it has changed is checked, estimated and placed again. */
-static hr_status renumber(walker *w, hr_schedule *schedule) {
-  const bool *is_changed = w->is_changed; /* NULL: everything */
-  walk(w, schedule);
-  if (w->failed || w->at != w->given_count) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others",
-                          w->given_count);
+hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers,
+                               const hr_number_terms *terms, hr_number_places *out_places) {
+  walker w = {.given = numbers, .given_count = count, .terms = terms, .places = out_places};
+  walk(&w, schedule);
+  if (w.failed || w.at != count) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: %zu numbers for a schedule with others", count);
   }
   for (int i = 0; i < schedule->step_count; ++i) {
     ((hr_step *)schedule->steps)[i].like = 0; /* the numbers that differ may be those of like kernels */
-    HR_RETURN_IF_ERROR(is_changed == NULL || is_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
+    HR_RETURN_IF_ERROR(finish_step(schedule, &schedule->steps[i]));
   }
-  return place_again(w, schedule);
+  if (out_places != NULL) {
+    out_places->held = out_places->needed;
+  }
+  return w.moves ? place_again(schedule) : HR_OK;
 }
 
-hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers) {
-  walker w = {.given = numbers, .given_count = count};
-  return renumber(&w, schedule);
+/* ---- values that vary ---- */
+
+/* A buffer's new size. Temporaries stay where they are if they fit: finding places takes longer than the rest. True if
+ * this one does not fit. */
+static bool resize(hr_schedule *schedule, hr_number_places *places, size_t *bytes, size_t wanted) {
+  const hr_program_buffer *buffer =
+      (const hr_program_buffer *)(const void *)((char *)bytes - offsetof(hr_program_buffer, bytes));
+  hr_place *place = (hr_place *)&schedule->places[buffer - schedule->program.buffers];
+  bool is_temporary = place->kind == HR_PLACE_ARENA, fits = !is_temporary || aligned(wanted) <= aligned(place->bytes);
+  if (is_temporary) {
+    places->needed += aligned(wanted) - aligned(*bytes);
+    places->held += fits ? 0 : aligned(wanted) - aligned(place->bytes);
+  }
+  place->bytes = is_temporary && place->bytes > wanted ? place->bytes : wanted;
+  *bytes = wanted;
+  return !fits;
 }
 
-hr_status hr_schedule_renumber_parts(hr_schedule *schedule, const size_t *first, const int64_t *before,
-                                     const int64_t *numbers, bool *out_changed) {
-  walker w = {.given = numbers,
-              .given_count = first[hr_schedule_part_count(schedule)],
-              .first = (size_t *)first,
-              .before = before,
-              .is_changed = out_changed};
-  return renumber(&w, schedule);
+/* True if a temporary does not fit its place any more. */
+static bool put_value(hr_schedule *schedule, hr_number_places *places, const hr_number_place *at, int64_t value) {
+  switch ((hr_number_form)at->form) {
+    case HR_NUMBER_WORD:
+      *(int64_t *)at->place = value;
+      return false;
+    case HR_NUMBER_BYTES:
+      return resize(schedule, places, at->place, (size_t)value);
+    case HR_NUMBER_WHOLE:
+      *(double *)at->place = (double)value;
+      return false;
+    case HR_NUMBER_FRACTION:
+      *(double *)at->place = 2 / (double)value;
+      return false;
+  }
+  return false;
+}
+
+hr_status hr_schedule_replace(hr_schedule *schedule, hr_number_places *places, const int64_t *values,
+                              const bool *is_new, bool *out_changed) {
+  bool moves = false;
+  memset(out_changed, 0, hr_schedule_part_count(schedule) * sizeof *out_changed);
+  for (size_t i = 0; i < places->all.count; ++i) {
+    const hr_number_place *at = &places->all.data[i];
+    if (is_new[at->value]) {
+      out_changed[at->part] = true;
+      moves |= put_value(schedule, places, at, values[at->value]);
+    }
+  }
+  for (int i = 0; i < schedule->step_count; ++i) {
+    HR_RETURN_IF_ERROR(out_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
+  }
+  bool is_outsized = places->held > HELD_MIN && places->held - places->held / 4 > places->needed;
+  if (!moves && !is_outsized) {
+    return HR_OK;
+  }
+  places->held = places->needed;
+  return place_again(schedule);
 }

@@ -1,6 +1,10 @@
 #include "engine/general_instance.h"
 
+#include <string.h>
+
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "engine/instantiate.h"
 #include "engine/prepare_steps.h"
 #include "engine/run_description.h"
@@ -18,10 +22,11 @@ static void fini(const hr_general_instances *instances, hr_general_instance *g) 
   count_bytes(instances, g, 0);
   hr__instance_release(g->instance);
   hr__plan_release(g->model);
-  hr_vector_fini(&g->numbers);
-  hr_free(g->parts);
+  hr_vector_fini(&g->values);
+  hr_vector_fini(&g->places.all);
   hr_free(g->is_changed);
   hr_free(g->like);
+  hr_free(g->same);
   *g = (hr_general_instance){0};
 }
 
@@ -30,7 +35,7 @@ void hr__general_instances_fini(hr_general_instances *instances) {
     fini(instances, &instances->all[i]);
   }
   hr_free(instances->sightings);
-  hr_vector_fini(&instances->spare);
+  hr__general_numbers_fini(&instances->spare);
   *instances = (hr_general_instances){.total = instances->total};
 }
 
@@ -59,29 +64,82 @@ static uint32_t own_from(const hr_device *device, bool has_room) {
 
 /* ---- making one ---- */
 
-static hr_status find_parts(hr_general_instance *g, const hr_schedule *schedule) {
-  size_t count = hr_schedule_part_count(schedule);
-  g->parts = hr_calloc(count + 1, sizeof *g->parts);
-  g->is_changed = hr_calloc(2 * count, sizeof *g->is_changed);
-  g->like = hr_calloc(count, sizeof *g->like);
-  if (g->parts == NULL || g->is_changed == NULL || g->like == NULL || !hr_schedule_find_parts(schedule, g->parts) ||
-      !hr__steps_find_like(g->instance, g->like)) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the parts of a general plan");
-  }
-  return HR_OK;
+/* The numbers of a schedule's parts. Of those that vary, `all` names the value. */
+typedef struct part_numbers {
+  size_t *first;
+  int64_t *all;
+  bool *varies;
+} part_numbers;
+
+static void part_numbers_fini(part_numbers *n) {
+  hr_free(n->first);
+  hr_free(n->all);
+  hr_free(n->varies);
 }
 
-/* Takes over the numbers and the reference to the model, also when it fails. */
-static hr_status create(const hr_key *key, hr_device *device, hr_plan *model, hr_numbers *numbers,
+static bool part_numbers_make(const hr_schedule *schedule, const hr_general_numbers *numbers, part_numbers *out) {
+  size_t count = numbers->all.count;
+  out->first = hr_malloc((hr_schedule_part_count(schedule) + 1) * sizeof *out->first);
+  out->all = hr_malloc((count + 1) * sizeof *out->all);
+  out->varies = hr_calloc(count + 1, sizeof *out->varies);
+  if (out->first == NULL || out->all == NULL || out->varies == NULL || !hr_schedule_find_parts(schedule, out->first)) {
+    return false;
+  }
+  memcpy(out->all, numbers->all.data, count * sizeof *out->all);
+  for (size_t i = 0; i < numbers->terms.count; ++i) {
+    const hr_number_term *term = &numbers->terms.data[i];
+    out->all[term->at] = INT64_MIN + (int64_t)term->value; /* no number that is used: hashes differ, too */
+    out->varies[term->at] = true;
+  }
+  return true;
+}
+
+static bool are_equal(const part_numbers *n, int a, int b) {
+  size_t at = n->first[a + 1], other = n->first[b + 1], count = n->first[a + 2] - at;
+  return count == n->first[b + 2] - other && memcmp(n->all + at, n->all + other, count * sizeof *n->all) == 0 &&
+         memcmp(n->varies + at, n->varies + other, count * sizeof *n->varies) == 0;
+}
+
+/* For each step, the first one whose numbers are the same for all dims. */
+static bool find_same(const part_numbers *n, int step_count, int *out_same) {
+  hr_table first = {0}; /* steps from 1 on, by the hash of their numbers */
+  bool ok = true;
+  for (int i = 0; ok && i < step_count; ++i) {
+    size_t at = n->first[i + 1];
+    uint64_t hash = hr_hash_words(HR_HASH_SEED, (const uint64_t *)n->all + at, n->first[i + 2] - at);
+    uintptr_t known = (uintptr_t)hr_table_get(&first, hash);
+    out_same[i] = known != 0 && are_equal(n, i, (int)known - 1) ? (int)known - 1 : i;
+    ok = known != 0 || hr_table_put(&first, hash, (void *)((uintptr_t)i + 1));
+  }
+  hr_table_fini(&first);
+  return ok;
+}
+
+static hr_status find_steps(hr_general_instance *g, const hr_schedule *schedule, const hr_general_numbers *numbers) {
+  size_t count = hr_schedule_part_count(schedule);
+  part_numbers n = {0};
+  g->is_changed = hr_calloc(2 * count + numbers->values.count, sizeof *g->is_changed);
+  g->like = hr_calloc(count, sizeof *g->like);
+  g->same = hr_calloc(count, sizeof *g->same);
+  bool ok = g->is_changed != NULL && g->like != NULL && g->same != NULL && part_numbers_make(schedule, numbers, &n) &&
+            find_same(&n, schedule->step_count, g->same) && hr__steps_find_like(g->instance, g->like);
+  part_numbers_fini(&n);
+  return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the steps of a general plan");
+}
+
+/* Takes over the values and the reference to the model, also when it fails. */
+static hr_status create(const hr_key *key, hr_device *device, hr_plan *model, hr_general_numbers *numbers,
                         hr_general_instance *out) {
-  *out = (hr_general_instance){.model = model, .numbers = *numbers};
-  *numbers = (hr_numbers){0};
-  hr_plan *plan = hr__plan_create_general(key, device, model, &out->numbers);
+  *out = (hr_general_instance){.model = model, .serial = numbers->serial};
+  hr_plan *plan = hr__plan_create_general(key, device, model, numbers, &out->places);
   if (plan == NULL) {
     return hr_status_make(HR_STATUS_FAILED_PRECONDITION, "general plan: none for these dims");
   }
   HR_RETURN_IF_ERROR(hr__instance_create_of(plan, device, &out->instance));
-  return find_parts(out, &plan->schedule);
+  HR_RETURN_IF_ERROR(find_steps(out, &plan->schedule, numbers));
+  out->values = numbers->values;
+  numbers->values = (hr_numbers){0};
+  return HR_OK;
 }
 
 /* The place for one more: free, or that of the one whose last use is longest ago. */
@@ -110,7 +168,7 @@ void hr__general_instances_trim(hr_general_instances *instances) {
     }
   }
   instances->uses_at_trim = instances->uses;
-  hr_vector_fini(&instances->spare);
+  hr__general_numbers_fini(&instances->spare);
 }
 
 /* ---- new numbers ---- */
@@ -125,76 +183,93 @@ static bool is_dear(const hr_general_instance *g, const hr_device *device) {
   return !device->properties.is_host && 3 * changed > 2 * steps;
 }
 
-static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *device, hr_numbers *numbers) {
+static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *device, hr_numbers *values) {
   hr_instance *instance = g->instance;
+  size_t parts = hr_schedule_part_count(&instance->plan->schedule);
+  bool *is_done = g->is_changed + parts, *is_new = is_done + parts;
   hr__run_description_forget(instance);
-  HR_RETURN_IF_ERROR(hr__plan_renumber(instance->plan, key, device, g->parts, &g->numbers, numbers, g->is_changed));
-  hr_numbers before = g->numbers;
-  g->numbers = *numbers;
-  *numbers = before;
-  bool *is_done = g->is_changed + hr_schedule_part_count(&instance->plan->schedule);
+  for (size_t i = 0; i < values->count; ++i) {
+    is_new[i] = values->data[i] != g->values.data[i];
+  }
+  HR_RETURN_IF_ERROR(hr__plan_renumber(instance->plan, key, device, &g->places, values->data, is_new, g->is_changed));
+  hr_numbers before = g->values;
+  g->values = *values;
+  *values = before;
   g->is_dear = is_dear(g, device);
-  const hr_step_numbers changes = {g->is_changed + 1, is_done, g->like, g->parts + 1, g->numbers.data};
+  const hr_step_numbers changes = {g->is_changed + 1, is_done, g->like, g->same};
   HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, &changes));
   hr__weights_fini(instance);
   return hr__weights_find(instance) ? HR_OK
                                     : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for weights");
 }
 
-/* One of the model's that no run holds, or NULL. */
-static hr_general_instance *find_idle(hr_general_instances *instances, const hr_plan *model) {
+/* One of the general plan's that no run holds, or NULL. */
+static hr_general_instance *find_idle(hr_general_instances *instances, uint64_t serial) {
   hr_general_instance *found = NULL;
   for (size_t i = 0; found == NULL && i < instances->count; ++i) {
     hr_general_instance *g = &instances->all[i];
-    found = g->model == model && hr_refcount_is_one(&g->instance->refcount) ? g : NULL;
+    found = g->serial == serial && hr_refcount_is_one(&g->instance->refcount) ? g : NULL;
   }
   return found;
 }
 
-/* The idle instance with these numbers, or a new one; NULL: the key is better off with its own, or a guard refuses the
- * numbers (*out_refused). */
-static hr_general_instance *number_one(hr_general_instances *instances, const hr_key *key, hr_device *device,
-                                       hr_plan *model, hr_numbers *numbers, bool *out_refused) {
-  hr_general_instance *g = find_idle(instances, model);
-  *out_refused = false;
-  if (g != NULL) {
-    hr__plan_release(model);
-    if (g->is_dear) {
-      return NULL;
-    }
+/* A new one for the key, of the general plan that comes after `skipped` others. */
+static hr_general_instance *make_one(hr_general_instances *instances, hr_key *key, hr_device *device, int skipped) {
+  hr_plan *model = NULL;
+  if (hr__plan_find_model(key, device, skipped, true, &instances->spare, &model) != HR_GENERAL_FOUND) {
+    return NULL;
   }
-  bool is_new = g == NULL;
-  g = is_new ? make_room(instances) : g;
-  hr_status status = is_new ? create(key, device, model, numbers, g) : renumber(g, key, device, numbers);
+  hr_general_instance *g = make_room(instances);
+  hr_status status = create(key, device, model, &instances->spare, g);
   if (status == HR_OK) {
     return g;
   }
   hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
   hr_status_ignore(status);
   drop(instances, g);
-  *out_refused = true;
   return NULL;
+}
+
+/* The idle instance with new numbers; NULL: a guard refuses them. */
+static hr_general_instance *number_one(hr_general_instances *instances, const hr_key *key, hr_device *device,
+                                       hr_general_instance *g) {
+  hr_status status = renumber(g, key, device, &instances->spare.values);
+  if (status == HR_OK) {
+    return g;
+  }
+  hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
+  hr_status_ignore(status);
+  drop(instances, g);
+  return NULL;
+}
+
+/* The first general plan that no guard refuses; NULL: there is none, or the key is better off with its own instance. */
+static hr_general_instance *find_one(hr_general_instances *instances, hr_key *key, hr_device *device) {
+  hr_general_instance *g = NULL;
+  hr_plan *model = NULL;
+  for (int tried = 0;
+       g == NULL && hr__plan_find_model(key, device, tried, false, &instances->spare, &model) == HR_GENERAL_FOUND;
+       ++tried) {
+    hr_general_instance *idle = find_idle(instances, instances->spare.serial);
+    hr__plan_release(model);
+    if (idle != NULL && idle->is_dear) {
+      return NULL;
+    }
+    g = idle != NULL ? number_one(instances, key, device, idle) : make_one(instances, key, device, tried);
+  }
+  return g;
 }
 
 hr_instance *hr__general_instance_find(hr_general_instances *instances, hr_key *key, hr_device *device, uint32_t now,
                                        uint32_t reach) {
-  hr_plan *model = NULL;
   if (sight(instances, key->hash, own_from(device, reach == UINT32_MAX), now, reach)) {
     return NULL;
   }
-  hr_general_instance *g = NULL;
-  bool is_refused = true;
-  for (int tried = 0; is_refused; ++tried) {
-    hr_vector_clear(&instances->spare);
-    is_refused = hr__plan_find_model(key, device, tried, &instances->spare, &model) == HR_GENERAL_FOUND;
-    if (is_refused) {
-      g = number_one(instances, key, device, model, &instances->spare, &is_refused);
-    }
-  }
+  hr_general_instance *g = find_one(instances, key, device);
   if (g == NULL) {
     return NULL;
   }
-  count_bytes(instances, g, (int64_t)(g->instance->footprint + g->numbers.capacity * sizeof *g->numbers.data));
+  count_bytes(instances, g, (int64_t)(g->instance->footprint + g->places.all.capacity * sizeof *g->places.all.data));
   g->last_use = ++instances->uses;
   return g->instance;
 }

@@ -20,14 +20,15 @@
 enum { HR_GENERAL_INSTANCES_MAX = 32 };
 
 typedef struct hr_general_instance {
-  hr_plan *model;        /* what the plan was copied from; a reference */
-  hr_instance *instance; /* a reference; its plan is nobody else's */
-  hr_numbers numbers;    /* of its schedule, and the counts of its checks */
-  size_t *parts;         /* of the schedule's numbers */
-  bool *is_changed;      /* of each part, and whether each step is done: scratch */
-  int *like;             /* of each step: see hr_step_numbers */
-  bool is_dear;          /* new numbers cost nearly as much as an instance: keys get their own */
-  int64_t bytes;         /* that it counts in the total */
+  hr_plan *model;          /* what the plan was copied from; a reference */
+  hr_instance *instance;   /* a reference; its plan is nobody else's */
+  uint64_t serial;         /* of the general plan */
+  hr_numbers values;       /* of its polynomials */
+  hr_number_places places; /* of the plan's numbers that are such values */
+  bool *is_changed;        /* of each part, whether each step is done, and each value new: scratch */
+  int *like, *same;        /* of each step: see hr_step_numbers */
+  bool is_dear;            /* new numbers cost nearly as much as an instance: keys get their own */
+  int64_t bytes;           /* that it counts in the total */
   uint64_t last_use;
 } hr_general_instance;
 
@@ -41,7 +42,7 @@ typedef struct hr_general_instances {
   uint64_t uses, uses_at_trim; /* so far, and at the last trim */
   atomic_int_least64_t *total; /* a count of bytes that others add to as well */
   hr_sighting *sightings;      /* of keys, by hash; NULL: none yet */
-  hr_numbers spare;            /* memory for the next key's */
+  hr_general_numbers spare;    /* memory for the next key's */
   hr_general_instance all[HR_GENERAL_INSTANCES_MAX];
 } hr_general_instances;
 

@@ -418,18 +418,18 @@ HR_TEST(a_thousand_structures_at_once_are_bounded) {
 }
 
 /* The gradient of a mean squared error, 2 (x - target) / n for x = 3 and target = 1. */
-static void expect_mean_gradient(user *u, int64_t rows) {
-  int64_t dims[2] = {rows, COLUMNS}, strides[2] = {COLUMNS, 1}, mean[1] = {1};
+static void expect_mean_gradient(user *u, int64_t rows, int64_t columns) {
+  int64_t dims[2] = {rows, columns}, strides[2] = {columns, 1}, mean[1] = {1};
   float x[LENGTH_MAX * COLUMNS], target[LENGTH_MAX * COLUMNS], found[LENGTH_MAX * COLUMNS];
   hr_scalar one = hr_scalar_f64(1);
   hr_attrs attrs = {.ints = mean, .int_count = 1};
   hr_view views[3];
   for (int i = 0; i < 3; ++i) {
     hr_buffer *buffer;
-    HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &buffer));
+    HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)(rows * columns) * sizeof(float), &buffer));
     views[i] = rows_of(buffer, dims, strides);
   }
-  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+  for (int64_t i = 0; i < rows * columns; ++i) {
     x[i] = 3, target[i] = 1;
   }
   HR_ASSERT_OK(hr_stream_write(u->stream, &views[0], x));
@@ -437,8 +437,8 @@ static void expect_mean_gradient(user *u, int64_t rows) {
   hr_view inputs[3] = {{.scalar = &one, .dtype = HR_DTYPE_F64}, views[0], views[1]};
   HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MSE_LOSS_BACKWARD, &attrs, 3, inputs, 1, &views[2]));
   HR_ASSERT_OK(hr_stream_read(u->stream, &views[2], found));
-  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
-    HR_ASSERT_EQ(found[i], 2 * (float)(2.0 / (double)(rows * COLUMNS)));
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    HR_ASSERT_EQ(found[i], 2 * (float)(2.0 / (double)(rows * columns)));
   }
   for (int i = 0; i < 3; ++i) {
     hr_buffer_release(views[i].buffer);
@@ -449,9 +449,21 @@ HR_TEST(factors_by_counts_are_numbers) {
   user u;
   open_user(&u);
   for (int64_t rows = LENGTH_MAX; rows > 0; rows -= 3) {
-    expect_mean_gradient(&u, rows);
+    expect_mean_gradient(&u, rows, COLUMNS);
   }
   HR_ASSERT(stats_of(&u).general_plans > 30);
+  close_user(&u);
+}
+
+/* The factor 2 / n of a mean over two elements is whole. */
+HR_TEST(a_factor_that_is_whole_once_stays_a_factor) {
+  static const int64_t LENGTHS[] = {16, 14, 12, 10, 8, 6, 4, 20, 2, 6, 2, 18};
+  user u;
+  open_user(&u);
+  for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; ++i) {
+    expect_mean_gradient(&u, LENGTHS[i], 1);
+  }
+  HR_ASSERT(stats_of(&u).general_plans > 3);
   close_user(&u);
 }
 

@@ -19,20 +19,17 @@ typedef struct sample {
   uint64_t plan_hash; /* of the schedule's structure */
 } sample;
 
-/* The number at `at` is that polynomial. */
-typedef struct term {
-  uint32_t at, polynomial;
-} term;
-
 typedef struct general {
   void *model;
+  uint64_t serial;
   sample sample; /* the model's */
   int variable_count;
   size_t variables[VARIABLES_MAX]; /* words of the key */
   int64_t low[VARIABLES_MAX], high[VARIABLES_MAX];
   int64_t unit[VARIABLES_MAX]; /* the power of two that divides all samples, up to UNIT_MAX */
   HR_VECTOR(hr_polynomial) polynomials;
-  HR_VECTOR(term) words, numbers;                            /* those that vary */
+  HR_VECTOR(int8_t) classes;                                 /* of the model's numbers; -1: only words have it */
+  hr_number_terms words, numbers;                            /* those that vary, and their polynomials */
   size_t key_words, record_count, buffer_count, local_count; /* of the model's key */
   bool has_layouts;
   int threads; /* of the key */
@@ -114,6 +111,7 @@ static void general_fini(hr_generals *generals, general *g) {
   }
   sample_fini(&g->sample);
   hr_vector_fini(&g->polynomials);
+  hr_vector_fini(&g->classes);
   hr_vector_fini(&g->words);
   hr_vector_fini(&g->numbers);
   hr_vector_fini(&g->uses);
@@ -179,9 +177,9 @@ static bool has_words(const general *g, const word_lists *lists, const int64_t *
     const uint64_t *words = lists->words[list], *model = g->sample.words + begin;
     size_t at = 0, count = lists->counts[list];
     for (; next < g->words.count && g->words.data[next].at < begin + count; ++next) {
-      const term *t = &g->words.data[next];
+      const hr_number_term *t = &g->words.data[next];
       size_t place = t->at - begin;
-      if ((int64_t)words[place] != values[t->polynomial] || !are_equal(words + at, model + at, place - at)) {
+      if ((int64_t)words[place] != values[t->value] || !are_equal(words + at, model + at, place - at)) {
         return false;
       }
       at = place + 1;
@@ -244,7 +242,16 @@ static double distance(const general *g, const int64_t *x) {
   return most;
 }
 
-/* The model's numbers with others in the places of those that vary; false: a number's class differs. */
+/* True if the numbers with these values have the model's classes. */
+static bool has_number_classes(const general *g, const int64_t *values) {
+  bool has = true;
+  for (size_t i = 0; has && i < g->classes.count; ++i) {
+    has = g->classes.data[i] < 0 || hr__number_class(values[i]) == g->classes.data[i];
+  }
+  return has;
+}
+
+/* The model's numbers with others in the places of those that vary; false: memory is out. */
 static bool make_numbers(const general *g, const int64_t *values, hr_numbers *out) {
   if (!hr_vector_reserve(out, g->sample.number_count)) {
     return false;
@@ -252,13 +259,24 @@ static bool make_numbers(const general *g, const int64_t *values, hr_numbers *ou
   out->count = g->sample.number_count;
   memcpy(out->data, g->sample.numbers, out->count * sizeof *out->data);
   for (size_t i = 0; i < g->numbers.count; ++i) {
-    const term *t = &g->numbers.data[i];
-    if (hr__number_class(values[t->polynomial]) != hr__number_class(out->data[t->at])) {
-      return false;
-    }
-    out->data[t->at] = values[t->polynomial];
+    out->data[g->numbers.data[i].at] = values[g->numbers.data[i].value];
   }
   return true;
+}
+
+static bool copy_terms(const general *g, hr_number_terms *out) {
+  if (!hr_vector_reserve(out, g->numbers.count)) {
+    return false;
+  }
+  out->count = g->numbers.count;
+  memcpy(out->data, g->numbers.data, out->count * sizeof *out->data);
+  return true;
+}
+
+void hr__general_numbers_fini(hr_general_numbers *numbers) {
+  hr_vector_fini(&numbers->values);
+  hr_vector_fini(&numbers->all);
+  hr_vector_fini(&numbers->terms);
 }
 
 /* ---- finding polynomials ---- */
@@ -358,7 +376,7 @@ static bool fit_words_by(fitting *f, bool by_size) {
   }
   for (size_t i = 0; i < f->samples[0]->word_count; ++i) {
     if (read_word(f, i, values) &&
-        (!fit(f, values, &index) || !hr_vector_push(&g->words, (term){(uint32_t)i, index}))) {
+        (!fit(f, values, &index) || !hr_vector_push(&g->words, (hr_number_term){(uint32_t)i, index}))) {
       return false;
     }
   }
@@ -378,7 +396,8 @@ static bool fit_numbers(fitting *f) {
     for (int s = 0; s < f->count; ++s) {
       values[s] = f->samples[s]->numbers[i];
     }
-    if (varies(f, values) && (!fit(f, values, &index) || !hr_vector_push(&f->g->numbers, (term){(uint32_t)i, index}))) {
+    if (varies(f, values) &&
+        (!fit(f, values, &index) || !hr_vector_push(&f->g->numbers, (hr_number_term){(uint32_t)i, index}))) {
       return false;
     }
   }
@@ -410,6 +429,20 @@ static bool is_comparable(const sample *a, const sample *b) {
   return a->word_count == b->word_count && a->number_count == b->number_count && a->plan_hash == b->plan_hash;
 }
 
+/* The classes of the model's numbers, which all numbers of a polynomial share. */
+static bool find_classes(general *g) {
+  if (!hr_vector_reserve(&g->classes, g->polynomials.count)) {
+    return false;
+  }
+  g->classes.count = g->polynomials.count;
+  memset(g->classes.data, -1, g->classes.count);
+  for (size_t i = 0; i < g->numbers.count; ++i) {
+    const hr_number_term *t = &g->numbers.data[i];
+    g->classes.data[t->value] = (int8_t)hr__number_class(g->sample.numbers[t->at]);
+  }
+  return true;
+}
+
 /* The newest sample, and those that differ from it where `other` does. */
 static void find_family(const hr_general_structure *structure, int other, fitting *f) {
   const sample *newest = &structure->samples[structure->sample_count - 1], *second = &structure->samples[other];
@@ -426,7 +459,8 @@ static void find_family(const hr_general_structure *structure, int other, fittin
 static bool make_general(fitting *f, general *out) {
   *out = (general){0};
   f->g = out;
-  if (f->count < SAMPLES_MIN[1] || !fit_words(f) || !fit_numbers(f) || !sample_copy(f->samples[0], &out->sample)) {
+  if (f->count < SAMPLES_MIN[1] || !fit_words(f) || !fit_numbers(f) || !sample_copy(f->samples[0], &out->sample) ||
+      !find_classes(out)) {
     return false;
   }
   for (int s = 0; s < f->count; ++s) {
@@ -539,28 +573,34 @@ static int nearest(const hr_general_structure *structure, const double *distance
   return found;
 }
 
+/* True if the plan holds for the key: *out_values are those of its polynomials. `is_known`: see find_in. */
+static bool holds(const general *g, const hr_key *key, const word_lists *lists, bool is_known, hr_numbers *out_values) {
+  int64_t x[VARIABLES_MAX];
+  if (!hr_vector_reserve(out_values, g->polynomials.count)) {
+    return false;
+  }
+  out_values->count = g->polynomials.count;
+  read_variables(g, lists, x);
+  return evaluate(g, x, out_values->data) && has_number_classes(g, out_values->data) &&
+         has_words(g, lists, out_values->data) && (is_known || has_structure(g, key));
+}
+
 /* `is_known`: the key is known to have the structure; else that is found out. `skipped`: so many of the plans that hold
  * are passed over. */
 static hr_general_find find_in(const hr_general_structure *structure, const hr_key *key, bool is_known, int skipped,
-                               hr_numbers *out_numbers, void **out_model) {
-  size_t values_max = 0;
-  for (int i = 0; i < structure->general_count; ++i) {
-    size_t own = structure->generals[i].polynomials.count;
-    values_max = own > values_max ? own : values_max;
-  }
+                               bool wants_all, hr_general_numbers *out_numbers, void **out_model) {
   const word_lists lists = lists_of(key);
-  int64_t *values = hr_malloc(values_max * sizeof *values), x[VARIABLES_MAX];
   double distances[GENERALS_MAX];
   bool is = false;
   find_distances(structure, key, &lists, distances);
-  for (int i; values != NULL && !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
+  for (int i; !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
     const general *g = &structure->generals[i];
-    read_variables(g, &lists, x);
-    is = evaluate(g, x, values) && has_words(g, &lists, values) && (is_known || has_structure(g, key)) &&
-         make_numbers(g, values, out_numbers) && skipped-- <= 0;
+    is = holds(g, key, &lists, is_known, &out_numbers->values) && skipped-- <= 0 &&
+         (!wants_all ||
+          (make_numbers(g, out_numbers->values.data, &out_numbers->all) && copy_terms(g, &out_numbers->terms)));
+    out_numbers->serial = g->serial;
     *out_model = g->model;
   }
-  hr_free(values);
   return is ? HR_GENERAL_FOUND : HR_GENERAL_REFUSED;
 }
 
@@ -571,17 +611,17 @@ static void note_found(hr_generals *generals, hr_general_structure *structure) {
   generals->last = structure;
 }
 
-hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped,
-                                  hr_numbers *out_numbers, void **out_model) {
+hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped, bool wants_all,
+                                  hr_general_numbers *out_numbers, void **out_model) {
   hr_general_structure *structure = generals->last != NULL ? generals->last->successor : NULL;
   hr_general_find found = HR_GENERAL_UNKNOWN;
   if (structure != NULL && structure->kind == kind && structure->general_count > 0) {
-    found = find_in(structure, key, false, skipped, out_numbers, out_model);
+    found = find_in(structure, key, false, skipped, wants_all, out_numbers, out_model);
   }
   if (found != HR_GENERAL_FOUND) {
     structure = generals->count > 0 ? hr_table_get(&generals->table, hash_of(key, kind)) : NULL;
     bool has = structure != NULL && structure->general_count > 0;
-    found = has ? find_in(structure, key, true, skipped, out_numbers, out_model) : HR_GENERAL_UNKNOWN;
+    found = has ? find_in(structure, key, true, skipped, wants_all, out_numbers, out_model) : HR_GENERAL_UNKNOWN;
   }
   if (found == HR_GENERAL_FOUND) {
     note_found(generals, structure);
@@ -598,7 +638,8 @@ static bool is_known(general *g, const sample *s) {
   bool is = values != NULL && is_comparable(&g->sample, s);
   if (is) {
     read_variables(g, &lists, x);
-    is = evaluate(g, x, values) && has_words(g, &lists, values) && make_numbers(g, values, &numbers) &&
+    is = evaluate(g, x, values) && has_number_classes(g, values) && has_words(g, &lists, values) &&
+         make_numbers(g, values, &numbers) &&
          memcmp(numbers.data, s->numbers, s->number_count * sizeof *s->numbers) == 0;
   }
   if (is) {
@@ -638,6 +679,7 @@ static void add_general(hr_generals *generals, hr_general_structure *structure, 
   memmove(structure->generals + 1, structure->generals, (size_t)structure->general_count * sizeof *g);
   structure->generals[0] = *g;
   structure->generals[0].model = model;
+  structure->generals[0].serial = ++generals->serial;
   ++structure->general_count;
   generals->retain(model);
 }

@@ -36,6 +36,7 @@ typedef struct hr_generals {
   hr_general_structure *newest; /* the list of all */
   hr_general_structure *last;   /* that was found; NULL: it is gone */
   size_t count;
+  uint64_t serial; /* the last one */
   void (*retain)(void *model);
   void (*release)(void *model);
 } hr_generals;
@@ -48,11 +49,21 @@ typedef enum hr_general_find {
   HR_GENERAL_FOUND
 } hr_general_find;
 
-/* The model and the numbers of a plan for the key; `kind` distinguishes devices whose plans differ. Of several plans
+/* A general plan, and its numbers for a key. */
+typedef struct hr_general_numbers {
+  uint64_t serial;       /* of the general plan: never 0, nor that of another one */
+  hr_numbers values;     /* of its polynomials */
+  hr_numbers all;        /* of the plan, of which .. */
+  hr_number_terms terms; /* .. these are such values; both only if they were wanted */
+} hr_general_numbers;
+
+void hr__general_numbers_fini(hr_general_numbers *numbers);
+
+/* The model of a plan for the key, and its numbers; `kind` distinguishes devices whose plans differ. Of several plans
  * the one with the nearest range comes first; `skipped` are passed over, because their numbers were refused. The model
  * is not retained. */
-hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped,
-                                  hr_numbers *out_numbers, void **out_model);
+hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped, bool wants_all,
+                                  hr_general_numbers *out_numbers, void **out_model);
 /* Learns from a compiled plan, whose numbers are those of its schedule and `extra_count` others. Without memory it
  * learns nothing. */
 void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,

@@ -375,13 +375,27 @@ static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan
   return HR_OK;
 }
 
+/* Behind the schedule's numbers there is a count of each step's index, which changes with the step. */
+static hr_status add_places(const hr_plan *plan, size_t count, const hr_number_terms *terms, hr_number_places *places) {
+  bool ok = true;
+  for (size_t i = places->all.count; ok && i < terms->count; ++i) {
+    const hr_number_term *term = &terms->data[i];
+    size_t step = term->at - count;
+    ok = hr_vector_push(&places->all,
+                        (hr_number_place){&plan->indices[step].count, term->value, (uint32_t)step + 1, HR_NUMBER_WORD});
+  }
+  return ok ? HR_OK : no_memory("a plan's numbers");
+}
+
 /* The plan as a copy of its model with other numbers. */
-static hr_status renumber(const hr_plan *model, const hr_numbers *numbers, hr_device *device, hr_plan *plan) {
-  size_t steps = (size_t)model->schedule.step_count, count = numbers->count - steps;
+static hr_status renumber(const hr_plan *model, const hr_general_numbers *numbers, hr_device *device, hr_plan *plan,
+                          hr_number_places *out_places) {
+  size_t steps = (size_t)model->schedule.step_count, count = numbers->all.count - steps;
   HR_RETURN_IF_ERROR(hr_schedule_copy(schedule_of(model), &plan->schedule));
-  HR_RETURN_IF_ERROR(hr_schedule_renumber(&plan->schedule, count, numbers->data));
+  HR_RETURN_IF_ERROR(hr_schedule_renumber(&plan->schedule, count, numbers->all.data, &numbers->terms, out_places));
   HR_RETURN_IF_ERROR(check_all(plan, device));
-  return copy_lists(model, numbers->data + count, plan);
+  HR_RETURN_IF_ERROR(copy_lists(model, numbers->all.data + count, plan));
+  return out_places != NULL ? add_places(plan, count, &numbers->terms, out_places) : HR_OK;
 }
 
 /* The lock is not held if the plan has a model. */
@@ -465,10 +479,11 @@ static hr_status create(const hr_key *key, hr_device *device, const hr_scalar *a
   return HR_OK;
 }
 
-hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers) {
+hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model,
+                                 const hr_general_numbers *numbers, hr_number_places *out_places) {
   hr_plan *plan = NULL;
   hr_status status = begin(key, device, &plan);
-  status = status == HR_OK ? renumber(model, numbers, device, plan) : status;
+  status = status == HR_OK ? renumber(model, numbers, device, plan, out_places) : status;
   status = status == HR_OK ? count_costs(plan) : status;
   if (status != HR_OK) {
     hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
@@ -636,16 +651,13 @@ static void recount_cost(hr_plan *plan, int step) {
   plan->flops += cost->flops;
 }
 
-hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, const size_t *parts,
-                            const hr_numbers *before, const hr_numbers *numbers, bool *out_changed) {
+hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, hr_number_places *places,
+                            const int64_t *values, const bool *is_new, bool *out_changed) {
   hr_schedule *schedule = &plan->schedule;
   size_t steps = (size_t)schedule->step_count;
-  HR_RETURN_IF_ERROR(hr_schedule_renumber_parts(schedule, parts, before->data, numbers->data, out_changed));
+  HR_RETURN_IF_ERROR(hr_schedule_replace(schedule, places, values, is_new, out_changed));
   HR_RETURN_IF_ERROR(out_changed[steps + 1] ? check_declined(schedule, device) : HR_OK);
   for (size_t i = 0; i < steps; ++i) {
-    int64_t count = numbers->data[numbers->count - steps + i];
-    out_changed[i + 1] |= plan->indices[i].count != count; /* no number of the check itself */
-    plan->indices[i].count = count;
     if (out_changed[i + 1]) {
       recount_cost(plan, (int)i);
     }
@@ -770,8 +782,8 @@ static uint64_t hash_lengths(const hr_key *key, uint64_t kind) {
   return hr_hash_words(HR_HASH_SEED, words, sizeof words / sizeof *words);
 }
 
-hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped, hr_numbers *out_numbers,
-                                    hr_plan **out_model) {
+hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped, bool wants_all,
+                                    hr_general_numbers *out_numbers, hr_plan **out_model) {
   plans *own = own_plans();
   void *model = NULL;
   if (own->keeps_nodes || hr_env_choice(HR_ENV_GENERAL_PLANS) == HR_ENV_GENERAL_PLANS_OFF ||
@@ -781,8 +793,8 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped,
   uint64_t kind = hash_kind(device);
   hr_mutex_lock(&own->mutex);
   bool may_be = hr_table_get(&own->waiting, hash_lengths(key, kind)) == &is_learned;
-  hr_general_find found =
-      may_be ? hr__generals_find(&own->generals, key, kind, skipped, out_numbers, &model) : HR_GENERAL_UNKNOWN;
+  hr_general_find found = may_be ? hr__generals_find(&own->generals, key, kind, skipped, wants_all, out_numbers, &model)
+                                 : HR_GENERAL_UNKNOWN;
   if (found == HR_GENERAL_FOUND) {
     retain_locked(model);
   }
@@ -793,17 +805,17 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped,
 
 /* A plan from a general plan of the key's structure, or NULL: *out_refused if there is one. */
 static hr_plan *find_general(hr_key *key, hr_device *device, bool *out_refused) {
-  hr_numbers numbers = {0};
+  hr_general_numbers numbers = {0};
   hr_plan *model = NULL, *plan = NULL;
   hr_general_find found = HR_GENERAL_FOUND;
   for (int tried = 0; plan == NULL && found == HR_GENERAL_FOUND; ++tried) {
-    found = hr__plan_find_model(key, device, tried, &numbers, &model);
+    found = hr__plan_find_model(key, device, tried, true, &numbers, &model);
     if (found == HR_GENERAL_FOUND) {
-      plan = hr__plan_create_general(key, device, model, &numbers);
+      plan = hr__plan_create_general(key, device, model, &numbers, NULL);
       hr__plan_release(model);
     }
   }
-  hr_vector_fini(&numbers);
+  hr__general_numbers_fini(&numbers);
   *out_refused = plan == NULL && found != HR_GENERAL_UNKNOWN;
   return plan;
 }

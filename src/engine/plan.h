@@ -91,16 +91,18 @@ HR_MUST_USE hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_p
 /* ---- plans of a known structure (general_plan.h) ---- */
 
 /* The model and the numbers for a key of a known structure, if they are found; the caller owns a reference to the
- * model. `skipped`: of hr__generals_find. */
-hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped, hr_numbers *out_numbers,
-                                    hr_plan **out_model);
-/* A copy of the model with these numbers, which nothing shares; NULL: the key has to be compiled. */
-hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model, const hr_numbers *numbers);
-/* Replaces the key and the numbers of such a copy, while nothing runs it. `parts`: see hr_schedule_find_parts;
- * *out_changed: of each part. Of changed library calls the caller makes sure that libraries still run them. After a
- * failure the plan is useless. */
-HR_MUST_USE hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, const size_t *parts,
-                                        const hr_numbers *before, const hr_numbers *numbers, bool *out_changed);
+ * model. `skipped`, `wants_all`: of hr__generals_find. */
+hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped, bool wants_all,
+                                    hr_general_numbers *out_numbers, hr_plan **out_model);
+/* A copy of the model with all of these numbers, which nothing shares; NULL: the key has to be compiled. `out_places`:
+ * of the numbers that vary, or NULL. */
+hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model,
+                                 const hr_general_numbers *numbers, hr_number_places *out_places);
+/* Replaces the key, and the numbers with new values, of such a copy, while nothing runs it. *out_changed: of each part
+ * of the schedule (hr_schedule_part_count). Of changed library calls the caller makes sure that libraries still run
+ * them. After a failure the plan is useless. */
+HR_MUST_USE hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, hr_number_places *places,
+                                        const int64_t *values, const bool *is_new, bool *out_changed);
 
 /* OK if a library still runs the node of a library call. */
 HR_MUST_USE hr_status hr__plan_check_kept(const hr_plan *plan, int step, hr_device *device);

@@ -458,11 +458,9 @@ bool hr__steps_find_like(const hr_instance *instance, int *out_like) {
   return ok;
 }
 
-/* True if two steps whose kernel forms had the same structure have the same numbers now. */
+/* True if two steps whose kernel forms had the same structure have the same numbers, whatever the dims are. */
 static bool have_same_numbers(const hr_step_numbers *n, int a, int b) {
-  size_t count = n->parts[a + 1] - n->parts[a];
-  return count == n->parts[b + 1] - n->parts[b] &&
-         memcmp(n->numbers + n->parts[a], n->numbers + n->parts[b], count * sizeof *n->numbers) == 0;
+  return n->same[a] == n->same[b];
 }
 
 /* Gives the step's library call the new numbers in place; false: it has to be released and prepared. Dims that come

@@ -10,11 +10,10 @@ HR_MUST_USE hr_status hr__steps_prepare(hr_instance *instance, hr_device *device
 
 /* The new numbers of a plan. */
 typedef struct hr_step_numbers {
-  bool *is_changed;    /* of each step */
-  bool *is_done;       /* of each step: scratch */
-  const int *like;     /* of each step: an earlier one whose kernel form had the same structure; -1: none */
-  const size_t *parts; /* the position of each step's numbers, and their end (compiler/numbers.h) */
-  const int64_t *numbers;
+  bool *is_changed; /* of each step */
+  bool *is_done;    /* of each step: scratch */
+  const int *like;  /* of each step: an earlier one whose kernel form had the same structure; -1: none */
+  const int *same;  /* of each step: the first one whose numbers are the same for all dims */
 } hr_step_numbers;
 
 /* Finds steps that share a kernel, for hr_step_numbers; false when memory is out. */
