@@ -27,6 +27,7 @@ static void fini(const hr_general_instances *instances, hr_general_instance *g) 
   hr_free(g->is_changed);
   hr_free(g->like);
   hr_free(g->same);
+  hr_free(g->varies);
   *g = (hr_general_instance){0};
 }
 
@@ -115,15 +116,29 @@ static bool find_same(const part_numbers *n, int step_count, int *out_same) {
   return ok;
 }
 
+static void find_varying(hr_general_instance *g, int step_count) {
+  for (size_t i = 0; i < g->places.all.count; ++i) {
+    uint32_t part = g->places.all.data[i].part;
+    if (part > 0 && part <= (uint32_t)step_count) {
+      g->varies[part - 1] = true;
+    }
+  }
+}
+
 static hr_status find_steps(hr_general_instance *g, const hr_schedule *schedule, const hr_general_numbers *numbers) {
   size_t count = hr_schedule_part_count(schedule);
   part_numbers n = {0};
   g->is_changed = hr_calloc(2 * count + numbers->values.count, sizeof *g->is_changed);
   g->like = hr_calloc(count, sizeof *g->like);
   g->same = hr_calloc(count, sizeof *g->same);
-  bool ok = g->is_changed != NULL && g->like != NULL && g->same != NULL && part_numbers_make(schedule, numbers, &n) &&
-            find_same(&n, schedule->step_count, g->same) && hr__steps_find_like(g->instance, g->like);
+  g->varies = hr_calloc(count, sizeof *g->varies);
+  bool ok = g->is_changed != NULL && g->like != NULL && g->same != NULL && g->varies != NULL &&
+            part_numbers_make(schedule, numbers, &n) && find_same(&n, schedule->step_count, g->same) &&
+            hr__steps_find_like(g->instance, g->like);
   part_numbers_fini(&n);
+  if (ok) {
+    find_varying(g, schedule->step_count);
+  }
   return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the steps of a general plan");
 }
 
@@ -188,6 +203,7 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   size_t parts = hr_schedule_part_count(&instance->plan->schedule);
   bool *is_done = g->is_changed + parts, *is_new = is_done + parts;
   hr__run_description_forget(instance);
+  hr__steps_fetch(instance, g->varies);
   for (size_t i = 0; i < values->count; ++i) {
     is_new[i] = values->data[i] != g->values.data[i];
   }
@@ -196,7 +212,7 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   g->values = *values;
   *values = before;
   g->is_dear = is_dear(g, device);
-  const hr_step_numbers changes = {g->is_changed + 1, is_done, g->like, g->same};
+  const hr_step_numbers changes = {g->is_changed + 1, is_done, g->varies, g->like, g->same};
   HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, &changes));
   hr__weights_fini(instance);
   return hr__weights_find(instance) ? HR_OK

@@ -26,6 +26,7 @@ typedef struct hr_general_instance {
   hr_numbers values;       /* of its polynomials */
   hr_number_places places; /* of the plan's numbers that are such values */
   bool *is_changed;        /* of each part, whether each step is done, and each value new: scratch */
+  bool *varies;            /* each step: some of its numbers are such values */
   int *like, *same;        /* of each step: see hr_step_numbers */
   bool is_dear;            /* new numbers cost nearly as much as an instance: keys get their own */
   int64_t bytes;           /* that it counts in the total */

@@ -408,6 +408,53 @@ hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
 
 /* ---- again, with other numbers ---- */
 
+/* Begins to load memory. */
+static void fetch(const void *at, size_t bytes) {
+  enum { LINE = 64, INTO_L2 = 2 };
+  for (size_t i = 0; i < bytes; i += LINE) {
+    __builtin_prefetch((const char *)at + i, 1, INTO_L2);
+  }
+}
+
+/* About what is read of objects whose size is not known. */
+enum { KERNEL_BYTES = 768, NODE_BYTES = 640, CALL_BYTES = 512, CACHED_BYTES = 128, HOST_BYTES = 512, FORM_BYTES = 640 };
+
+static void fetch_host_kernel(const hr_host_kernel *kernel) {
+  for (int i = 0; kernel != NULL && i < HR_HOST_KERNEL_INTERNED_MAX; ++i) {
+    if (kernel->interned[i] != NULL) {
+      fetch(kernel->interned[i], FORM_BYTES);
+    }
+  }
+}
+
+/* Begins to load what is reached through what hr__steps_fetch loads. */
+static void fetch_further(const hr_exec_step *step) {
+  const hr_step_call *call = step->call;
+  fetch_host_kernel(step->kernel);
+  if (call != NULL && call->ready.prepared != NULL) {
+    fetch(call->ready.prepared, CALL_BYTES);
+    fetch(call->ready.node, call->ready.node != NULL ? NODE_BYTES : 0);
+  }
+}
+
+void hr__steps_fetch(const hr_instance *instance, const bool *varies) {
+  for (int i = 0; i < instance->step_count; ++i) {
+    const hr_exec_step *step = &instance->steps[i];
+    if (varies[i] && step->kind == HR_STEP_KERNEL) {
+      fetch(hr__step_source(instance, step)->kernel, KERNEL_BYTES);
+      fetch(step->kernel, HOST_BYTES);
+      fetch(step->cached, CACHED_BYTES);
+    } else if (varies[i]) {
+      fetch(hr__step_source(instance, step)->node, NODE_BYTES);
+    }
+  }
+  for (int i = 0; i < instance->step_count; ++i) {
+    if (varies[i]) {
+      fetch_further(&instance->steps[i]);
+    }
+  }
+}
+
 static void release_call(hr_step_call *call) {
   if (call->like == NULL) {
     if (call->written != NULL) {
@@ -623,7 +670,8 @@ hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, co
   renumber_calls(instance, device, numbers);
   release_changed(instance, device, numbers, &retired);
   for (int i = 0; status == HR_OK && i < instance->step_count; ++i) {
-    status = numbers->is_done[i] ? HR_OK : renew_step(instance, device, &calls, numbers, i);
+    bool is_left = numbers->is_done[i] || (!numbers->is_changed[i] && !numbers->varies[i]);
+    status = is_left ? HR_OK : renew_step(instance, device, &calls, numbers, i);
   }
   hr__shared_calls_fini(&calls);
   destroy_retired(&retired);

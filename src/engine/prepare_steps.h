@@ -10,10 +10,11 @@ HR_MUST_USE hr_status hr__steps_prepare(hr_instance *instance, hr_device *device
 
 /* The new numbers of a plan. */
 typedef struct hr_step_numbers {
-  bool *is_changed; /* of each step */
-  bool *is_done;    /* of each step: scratch */
-  const int *like;  /* of each step: an earlier one whose kernel form had the same structure; -1: none */
-  const int *same;  /* of each step: the first one whose numbers are the same for all dims */
+  bool *is_changed;   /* of each step */
+  bool *is_done;      /* of each step: scratch */
+  const bool *varies; /* each step: its numbers are not the same for all dims */
+  const int *like;    /* of each step: an earlier one whose kernel form had the same structure; -1: none */
+  const int *same;    /* of each step: the first one whose numbers are the same for all dims */
 } hr_step_numbers;
 
 /* Finds steps that share a kernel, for hr_step_numbers; false when memory is out. */
@@ -22,6 +23,8 @@ HR_MUST_USE bool hr__steps_find_like(const hr_instance *instance, int *out_like)
  * share a changed step's library call. After a failure the instance can only be released. */
 HR_MUST_USE hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device,
                                                 const hr_step_numbers *numbers);
+/* Begins to load what new numbers of the steps that vary read and write: the cache misses of one overlap others. */
+void hr__steps_fetch(const hr_instance *instance, const bool *varies);
 void hr__steps_release(hr_instance *instance);
 
 #endif

@@ -121,13 +121,8 @@ static void destroy(hr_host_kernel *kernel) {
   hr_free(kernel);
 }
 
-hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
-  size_t bytes = 0;
-  const char *name = NULL;
-  gather *g = hr__named_calloc(sizeof *g, kernel->name, &name, &bytes);
-  if (g == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that gathers");
-  }
+/* Fills all but the name, from a kernel that fits. */
+static void fill(gather *g, const hr_kernel *kernel) {
   const hr_access *index = &kernel->accesses[kernel->instrs[0].access];
   const hr_access *from = &kernel->accesses[kernel->instrs[1].access];
   const hr_access *to = &kernel->accesses[kernel->instrs[2].access];
@@ -145,13 +140,27 @@ hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_k
   }
   g->runs_per_unit = UNIT_BYTES / (int64_t)g->run_bytes + 1;
   g->pass = (hr_host_pass){hr_divide_up(g->runs, g->runs_per_unit), 8};
-  g->base = (hr_host_kernel){.name = name,
-                             .pass_count = 1,
-                             .passes = &g->pass,
-                             .bytes = kernel->bytes,
-                             .footprint = bytes,
-                             .run = run_units,
-                             .destroy = destroy};
+  g->base.bytes = kernel->bytes;
+}
+
+hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+  size_t bytes = 0;
+  const char *name = NULL;
+  gather *g = hr__named_calloc(sizeof *g, kernel->name, &name, &bytes);
+  if (g == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that gathers");
+  }
+  g->base = (hr_host_kernel){
+      .name = name, .pass_count = 1, .passes = &g->pass, .footprint = bytes, .run = run_units, .destroy = destroy};
+  fill(g, kernel);
   *out_host_kernel = &g->base;
   return HR_OK;
+}
+
+bool hr__gather_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel) {
+  bool can = host_kernel->run == run_units && hr__gather_fits(kernel);
+  if (can) {
+    fill((gather *)host_kernel, kernel);
+  }
+  return can;
 }

@@ -297,9 +297,12 @@ static inline void *hr__named_calloc(size_t size, const char *name, const char *
 /* True if a kernel only copies runs from indexed positions. */
 bool hr__gather_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+/* Gives one the numbers of another kernel, while nothing runs it; false: it is none, or the kernel does not fit. */
+bool hr__gather_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel);
 /* True if a kernel only stores loaded elements, or a number, to indexed positions. */
 bool hr__scatter_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+bool hr__scatter_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel); /* as for gathers */
 
 /* ---- execution ---- */
 

@@ -79,8 +79,15 @@ static bool make_numbers(const hr__plan *plan, hr__draft *made, const hr_kernel 
   return are && made->number_count == plan->form->number_count;
 }
 
+/* The same choice as for a new kernel. */
 bool HR_CPU_NAME(hr_interp_renumber)(hr_host_kernel *host_kernel, const hr_kernel *kernel) {
-  if (host_kernel->run != hr__plan_run || hr__gather_fits(kernel) || hr__scatter_fits(kernel)) {
+  if (!kernel->is_repeated && hr__gather_fits(kernel)) {
+    return hr__gather_renumber(host_kernel, kernel);
+  }
+  if (hr__scatter_fits(kernel)) {
+    return hr__scatter_renumber(host_kernel, kernel);
+  }
+  if (host_kernel->run != hr__plan_run) {
     return false;
   }
   hr_arena arena;

@@ -361,9 +361,19 @@ static bool take(const hr_kernel *k, scatter *out) {
   return out->run > 0 || out->store != NULL;
 }
 
+/* False for most kernels: without a store to an indexed position nothing else has to be looked at. */
+static bool may_fit(const hr_kernel *kernel) {
+  bool may = false;
+  for (int i = 0; !may && kernel->phase_count <= 1 && kernel->reduce_mask == 0 && i < kernel->instr_count; ++i) {
+    const hr_instr *instr = &kernel->instrs[i];
+    may = instr->kind == HR_INSTR_STORE && kernel->accesses[instr->access].term_count > 0;
+  }
+  return may;
+}
+
 bool hr__scatter_fits(const hr_kernel *kernel) {
   scatter s;
-  return take(kernel, &s);
+  return may_fit(kernel) && take(kernel, &s);
 }
 
 /* ---- values ---- */
@@ -721,13 +731,8 @@ static void destroy(hr_host_kernel *kernel) {
   hr_free(kernel);
 }
 
-hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
-  size_t bytes = 0;
-  const char *name = NULL;
-  scatter *s = hr__named_calloc(sizeof *s, kernel->name, &name, &bytes);
-  if (s == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that scatters");
-  }
+/* Fills all but the name, from a kernel that fits. */
+static void fill(const hr_kernel *kernel, const char *name, size_t bytes, scatter *s) {
   (void)take(kernel, s);
   if (s->run == 0 && s->rank == 0) { /* one element is a line, and so are lanes of one index */
     s->dims[s->rank++] = 1;
@@ -747,6 +752,24 @@ hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_
                              .footprint = bytes,
                              .run = run_units,
                              .destroy = destroy};
+}
+
+hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel) {
+  size_t bytes = 0;
+  const char *name = NULL;
+  scatter *s = hr__named_calloc(sizeof *s, kernel->name, &name, &bytes);
+  if (s == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for a kernel that scatters");
+  }
+  fill(kernel, name, bytes, s);
   *out_host_kernel = &s->base;
   return HR_OK;
+}
+
+bool hr__scatter_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel) {
+  bool can = host_kernel->run == run_units && hr__scatter_fits(kernel);
+  if (can) {
+    fill(kernel, host_kernel->name, host_kernel->footprint, (scatter *)host_kernel);
+  }
+  return can;
 }

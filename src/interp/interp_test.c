@@ -827,31 +827,59 @@ HR_TEST(gather_rows_and_elements) {
   }
 }
 
+enum { GATHERED_A = 3, GATHERED_V = 50, GATHERED_T = 41 };
+
 /* y[a, t, .] = w[a, ids[t], .]: runs of memory are only copied, from a table for each a. */
+static void make_gathered_runs(kernel_maker *m, int64_t times, int64_t run, hr_dtype dtype, hr_dtype index_dtype) {
+  int64_t dims[] = {GATHERED_A, times, 2, run / 2};
+  make_begin(m, 4, dims, 0, 0);
+  int w = make_arg(m), idx = make_arg(m), y = make_arg(m);
+  int id = make_load(m, 0, idx, index_dtype, 0, (int64_t[]){0, 1, 0, 0});
+  int row = make_load(m, 0, w, dtype, 0, (int64_t[]){GATHERED_V * run, 0, run / 2, 1});
+  make_term(m, id, run, GATHERED_V);
+  make_store(m, 0, y, dtype, 0, (int64_t[]){times * run, run, run / 2, 1}, row);
+}
+
+/* The same by a kernel that has copied longer runs, of fewer indices. */
+static void check_renumbered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtype, void **args, size_t bytes,
+                                  const char *expected) {
+  kernel_maker m;
+  hr_host_kernel *kernel;
+  char *result = guarded(bytes);
+  make_gathered_runs(&m, GATHERED_T / 2, 4 * run, dtype, index_dtype);
+  HR_ASSERT_OK(hr_interp_create(make_end(&m), &kernel));
+  make_gathered_runs(&m, GATHERED_T, run, dtype, index_dtype);
+  HR_ASSERT(hr_interp_renumber(kernel, make_end(&m)));
+  run_split(kernel, (void *[]){args[0], args[1], result}, NULL, 1);
+  HR_ASSERT_BYTES_EQ(result, expected, bytes);
+  check_guards(result, bytes);
+  free_guarded(result);
+  kernel->destroy(kernel);
+}
+
 static void check_gathered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtype) {
-  enum { A = 3, V = 50, T = 41 };
-  int64_t dims[] = {A, T, 2, run / 2}, wide[T];
+  enum { A = GATHERED_A, V = GATHERED_V, T = GATHERED_T, COPIED_MIN = 64 };
+  int64_t wide[T];
   int32_t narrow[T];
   kernel_maker m;
   for (int t = 0; t < T; ++t) {
     wide[t] = t % 3 == 0 ? -1 - t : t * 7 % V;
     narrow[t] = (int32_t)wide[t];
   }
-  make_begin(&m, 4, dims, 0, 0);
-  int w = make_arg(&m), idx = make_arg(&m), y = make_arg(&m);
-  int id = make_load(&m, 0, idx, index_dtype, 0, (int64_t[]){0, 1, 0, 0});
-  int row = make_load(&m, 0, w, dtype, 0, (int64_t[]){V * run, 0, run / 2, 1});
-  make_term(&m, id, run, V);
-  make_store(&m, 0, y, dtype, 0, (int64_t[]){T * run, run, run / 2, 1}, row);
+  make_gathered_runs(&m, T, run, dtype, index_dtype);
   size_t size = hr_dtype_size(dtype), bytes = (size_t)run * size;
   char *table = malloc(A * V * bytes), *result = guarded(A * T * bytes);
   for (size_t i = 0; i < A * V * bytes; ++i) {
     table[i] = (char)(i * 7 % 61); /* no NaN in any dtype */
   }
-  run_all(&m, (void *[]){table, index_dtype == HR_DTYPE_I64 ? (void *)wide : narrow, result}, NULL, 2, A * T * bytes);
+  void *args[] = {table, index_dtype == HR_DTYPE_I64 ? (void *)wide : narrow, result};
+  run_all(&m, args, NULL, 2, A * T * bytes);
   for (int64_t i = 0; i < A * T; ++i) {
     int64_t from = wide[i % T] < 0 ? wide[i % T] + V : wide[i % T];
     HR_ASSERT_BYTES_EQ(result + (size_t)i * bytes, table + (size_t)(i / T * V + from) * bytes, bytes);
+  }
+  if (bytes >= COPIED_MIN) {
+    check_renumbered_runs(run, dtype, index_dtype, args, A * T * bytes, result);
   }
   free(table), free_guarded(result);
 }
