@@ -110,6 +110,13 @@ HR_TEST(operands_are_copied_there_and_back) {
   HR_ASSERT(lane.copies_in == 2 && lane.copies_out == 3 && lane.bytes == own.bytes);
 }
 
+HR_TEST(a_queue_of_no_lane_is_refused) {
+  opening own = {.queue = MAIN_QUEUE};
+  hr_device device = {.driver = &driver, .impl = &own};
+  int other = 0;
+  HR_ASSERT_ERROR(run(&device, &other), HR_STATUS_INTERNAL, "none of the device's");
+}
+
 HR_TEST(a_failure_leaves_the_device_s_memory_alone) {
   opening own = {.queue = MAIN_QUEUE, .fails = true};
   hr_device device = {.driver = &driver, .impl = &own};

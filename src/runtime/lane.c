@@ -96,6 +96,17 @@ void hr__lane_leave(hr_lane *lane) {
   hr_mutex_unlock(&lane->device->streams_mutex);
 }
 
+void *hr__lane_opening(hr_device *device, const void *queue) {
+  void *found = device->driver->native(device->impl) == queue ? device->impl : NULL;
+  hr_mutex_lock(&device->order_mutex);
+  for (int i = 1; i < HR_LANES_MAX && found == NULL; ++i) {
+    void *impl = device->lanes[i].impl;
+    found = impl != NULL && device->driver->native(impl) == queue ? impl : NULL;
+  }
+  hr_mutex_unlock(&device->order_mutex);
+  return found;
+}
+
 /* ---- temporaries ---- */
 
 /* Uses of the block that are noted at once: those before it is the lane's, or while it was. Its queue is drained. */

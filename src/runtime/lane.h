@@ -77,6 +77,8 @@ void hr__lane_fini(hr_lane *lane);
 hr_lane *hr__lane_choose(struct hr_device *device);
 /* The stream is gone. */
 void hr__lane_leave(hr_lane *lane);
+/* The driver's opening that has this queue; NULL: none. Any thread. */
+void *hr__lane_opening(struct hr_device *device, const void *queue);
 
 /* Grows the block of temporaries to at least `bytes` and returns its address. The caller holds the lane's mutex.
  * Growing drains the queue first, so that no job loses its temporaries. On failure the old block is gone as well. On a

@@ -104,8 +104,9 @@ def is_complex(type_):
 
 def constant_text(op):
     """The elements of a constant, as MLIR writes them: `dense<(1.0,0.0)>` if all are the same."""
-    text = op.get_asm(print_generic_op_form=True)
-    return re.search(r"value = (dense<.*?>) : tensor<", text, re.DOTALL)[1]
+    found = re.search(r"value = (dense<.*?>) : tensor<", op.get_asm(print_generic_op_form=True), re.DOTALL)
+    want(found is not None, "a constant whose elements are not in the program's text")
+    return found[1]
 
 
 def ir_name(symbol):

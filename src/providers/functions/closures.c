@@ -87,15 +87,6 @@ static size_t bytes_of(const hr_node *node, int i) {
   return (size_t)hr_operand_count(*x) * hr_dtype_size(x->dtype);
 }
 
-static void *opening_of(const hr_device *device, const void *queue) {
-  for (int i = 1; i < HR_LANES_MAX; ++i) {
-    if (device->lanes[i].impl != NULL && device->driver->native(device->lanes[i].impl) == queue) {
-      return device->lanes[i].impl;
-    }
-  }
-  return device->impl;
-}
-
 /* The closure itself stays. Returns the block of all others, which the caller frees. */
 static void *place(moved *m) {
   enum { ALIGNMENT = 64 };
@@ -133,11 +124,12 @@ static hr_status copy_to_device(const moved *m) {
   return status;
 }
 
-static hr_status run_on_host(const hr_node *node, void *const *operands, const hr_device *device, const void *queue) {
-  moved m = {.node = node, .device = device, .opening = opening_of(device, queue), .there = operands};
-  void *block = place(&m);
+static hr_status run_on_host(const hr_node *node, void *const *operands, hr_device *device, const void *queue) {
+  moved m = {.node = node, .device = device, .opening = hr__lane_opening(device, queue), .there = operands};
+  void *block = m.opening != NULL ? place(&m) : NULL;
   if (block == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the operands of a call");
+    return m.opening == NULL ? hr_status_make(HR_STATUS_INTERNAL, "a call on a queue that is none of the device's")
+                             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for a call's operands");
   }
   hr_status status = copy_to_host(&m);
   status = status == HR_OK ? hr__call_run_closure(node, m.here, NULL) : status;
