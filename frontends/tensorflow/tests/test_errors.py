@@ -78,8 +78,11 @@ BAD = {
         "shape must either match .* dim 1, which has 3",
     ),
     "no axis": (lambda: tf.raw_ops.Split(value=ONES, axis=np.zeros(0, "int32"), num_split=1), "exactly one element"),
-    "fill": (lambda: tf.fill([[0, 1], [2, 3]], 1.0), "must be a vector"),
-    "two open parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-1, -1, 3], axis=1, num_split=3), "at index 1 must be >= 0. Got: -1"),
+    "dims of a fill": (lambda: tf.fill([[0, 1], [2, 3]], 1.0), "must be a vector"),
+    "two open parts": (
+        lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-1, -1, 3], axis=1, num_split=3),
+        "at index 1 must be >= 0. Got: -1",
+    ),
     "too many parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 1, 1], axis=1, num_split=2), "for 2 parts"),
     "too few parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[3], axis=1, num_split=2), "for 2 parts"),
     "far slice": (lambda: tf.raw_ops.Slice(input=ONES[:0], begin=[2**62, 0], size=[2**62, 0]), "leave dim 0"),
@@ -141,14 +144,20 @@ BAD = {
     "shape": (lambda: tf.raw_ops.StatelessRandomUniform(shape=3, seed=[1, 2]), "shape must be a vector"),
     "begin": (lambda: tf.raw_ops.Slice(input=np.ones(4, "float32"), begin=[2], size=1), "begin and size .* to be 1-D"),
     "multiples": (lambda: tf.raw_ops.Tile(input=np.ones(4, "float32"), multiples=2), "multiples to be 1-D"),
-    "paddings": (lambda: tf.raw_ops.Pad(input=np.float32(7), paddings=[[1, 2]]), "The first dimension of paddings"),
-    "segments": (
+    "paddings of a number": (
+        lambda: tf.raw_ops.Pad(input=np.float32(7), paddings=[[1, 2]]),
+        "The first dimension of paddings",
+    ),
+    "number of segments": (
         lambda: tf.raw_ops.UnsortedSegmentSum(data=np.ones(2, "float32"), segment_ids=[0, 1], num_segments=[4]),
         "num_segments should be a scalar",
     ),
     "axis of sums": (lambda: tf.raw_ops.Cumsum(x=ONES, axis=-3), r"scan axis in the range \[-2, 2\), it is -3"),
     "axes of sums": (lambda: tf.raw_ops.Cumsum(x=ONES, axis=[0]), "axis must be a scalar"),
-    "bitcast": (lambda: tf.bitcast(tf.constant([1, 2, 3], tf.int8), tf.float32), "Cannot bitcast from 6 to 1, i8 to f32"),
+    "bitcast": (
+        lambda: tf.bitcast(tf.constant([1, 2, 3], tf.int8), tf.float32),
+        "Cannot bitcast from 6 to 1, i8 to f32",
+    ),
     "lengths": (lambda: tf.reverse_sequence(tf.constant(ONES), [1], 1), r"seq_lengths != input.dims\(0\)"),
     "betainc": (lambda: tf.raw_ops.Betainc(a=0.5, b=[0.5], x=[[0.5]]), "Shapes of a, b and x are inconsistent"),
     "pack": (lambda: tf.stack([tf.zeros([0, 3]), tf.zeros([1, 3])]), "Shapes of all inputs must match"),
