@@ -8,8 +8,9 @@ the devices have, until somebody needs the whole.
 Before:  %1 = reduce(%0) add over [0] : tensor<8x4> divided by "x"     After:  %1 = reduce(%0) : tensor<4x4>
          %2 = sdy.all_reduce {"x"} %1                                          %2 = all_reduce(%1), groups of "x"
 
-Matrices of a batch are factorised where they are. Refused (Unsupported): other custom calls but callbacks, composites
-but those of _rules.py, random numbers of a device's state, and what Shardy divides unevenly.
+Each device factorises the matrices of its part of a batch. Refused (Unsupported): custom calls that are neither
+callbacks nor have a batch, composites that are not of _rules.py, random numbers of a device's state, and dims that
+Shardy divides unevenly.
 """
 
 import dataclasses
@@ -89,7 +90,7 @@ def set_rules(module):
 
 
 class DimensionNumbers:
-    """How a gather or a scatter pairs the dims of its operands."""
+    """The pairs of dims of a gather's or a scatter's operands."""
 
     def __init__(self, attribute):
         self.text = str(attribute)
@@ -101,7 +102,7 @@ class DimensionNumbers:
         return [int(d) for d in found[1].split(",")] if found and found[1] else []
 
     def places(self, dims):
-        """What the indices' dims have, without that of their vectors."""
+        """The entries of the indices' dims, without that of their vectors."""
         return [x for d, x in enumerate(dims) if d != self.vector]
 
     def with_vector(self, places, rank):
@@ -110,7 +111,7 @@ class DimensionNumbers:
         return tuple(() if d == self.vector else next(left) for d in range(rank))
 
     def joined(self, name, windows, places, rank):
-        """What the dims of a result or of updates have: those that `name` lists are windows, others are of indices."""
+        """The entries of a result's or of updates' dims: of windows for those that `name` lists, else of indices."""
         listed, first, second = self.list(name), iter(windows), iter(places)
         return tuple(next(first) if d in listed else next(second) for d in range(rank))
 
@@ -460,7 +461,7 @@ class Partitioner(Writer):
         return self.clone(op, operands[:count] + inits, values, [made] * count)
 
     def rule_stablehlo_gather(self, op, values):
-        """Divided stay: batch dims, windows that are as long as the operand's dim, and indices."""
+        """Stay divided: batch dims, windows that are as long as the operand's dim, and indices."""
         from jax.extend.mlir import ir
 
         x, indices = (values[x] for x in op.operands)
@@ -484,8 +485,8 @@ class Partitioner(Writer):
         return self.clone(op, [x, indices], values, [Parts(made)], slice_sizes=ir.DenseI64ArrayAttr.get(sizes))
 
     def rule_stablehlo_scatter(self, op, values):
-        """Divided stay: batch dims, and windows that are as long as the operand's dim. A sum of updates that are divided
-        has terms; its operand is one of the first device alone."""
+        """Stay divided: batch dims, and windows that are as long as the operand's dim. A sum of divided updates has
+        terms. Its operand is that of the first device alone."""
         numbers = DimensionNumbers(op.attributes["scatter_dimension_numbers"])
         operands, count = [values[x] for x in op.operands], len(op.results)
         x, indices, update = operands[0], operands[count], operands[count + 1]
@@ -510,8 +511,8 @@ class Partitioner(Writer):
     # ---- calls ----
 
     def batched(self, op, values, count):
-        """An operation on each item of a batch: the first dims of all operands and results, which are divided as those
-        of the first operand whose dims are."""
+        """An operation on each item of a batch, the first `count` dims of all operands and results. The first operand
+        whose batch is divided decides the parts of all."""
         operands = [values[x] for x in op.operands]
         want(all(len(shape_of(x)) >= count for x in (*op.operands, *op.results)), "a value without its batch's dims")
         divided = [x.parts.dims[:count] for x in operands]
