@@ -11,8 +11,8 @@ import processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASE_SECONDS = 300
-# The installed JAX, not the checkout's, whose compiled part is missing; helpers of tests that no wheel has are the
-# checkout's.
+# The installed JAX runs, because the checkout has no compiled part. Helpers of tests come from the checkout: no wheel
+# has them.
 START = """
 import os, sys
 sys.path[:] = filter(None, sys.path)

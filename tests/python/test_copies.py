@@ -1,4 +1,4 @@
-"""Copies on the device, and tensors filled with a number or a range: one record each, with torch's strides and types."""
+"""Copies on the device, and tensors of a number or a range: one record each, with torch's strides and types."""
 
 import pytest
 import torch

@@ -62,14 +62,14 @@ def point_at_device():
 
 
 def let_host_operations_run():
-    """An operation that TensorFlow has on its CPU device alone is no fallback: it has no kernel on GPUs either. The same
-    of types."""
+    """No fallbacks: operations that TensorFlow has on its CPU device alone, and types that their kernels for GPUs lack."""
     may_fall_back = fallback._may_fall_back
 
     @functools.cache
     def types_on(device, name):
         """The types that kernels name; None: there is no kernel."""
-        found = [kernel for kernel in kernels.get_registered_kernels_for_op(name).kernel if kernel.device_type == device]
+        registered = kernels.get_registered_kernels_for_op(name).kernel
+        found = [kernel for kernel in registered if kernel.device_type == device]
         types = {number for kernel in found for one in kernel.constraint for number in one.allowed_values.list.type}
         return types if found else None
 

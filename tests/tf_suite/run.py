@@ -38,9 +38,9 @@ PAGE_HEAD = """\
 # TensorFlow's tests of kernels
 
 The test files of TensorFlow's folder `tensorflow/python/kernel_tests` run on the device HEADRACE and on TensorFlow's
-CPU device, each file in a process of its own, on one machine: `make conformance-tensorflow-kernels`. A case counts if it
-passes on the CPU device. Names of GPUs mean HEADRACE. An operation that TensorFlow has on GPUs, for these types, fails without a
-kernel on the device (`HEADRACE_FALLBACK=error`).
+CPU device, on one machine: `make conformance-tensorflow-kernels`. Each file has a process of its own. A case counts if
+it passes on the CPU device. Names of GPUs mean HEADRACE. An operation without a kernel on the device fails
+(`HEADRACE_FALLBACK=error`) if TensorFlow has it on GPUs for the same types.
 
 """
 LIBRARY = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
