@@ -6,8 +6,8 @@
  * nobody needs its outputs. Functions of two streams may run at the same time.
  *
  * On a device whose memory is the host's the function computes. On others it gets addresses of the device and the
- * device's queue, to which it submits work, and need not wait for it; or it asks for the host's memory, and the call
- * waits for the device and copies its operands there and back.
+ * device's queue. It submits work to the queue, and need not wait for it. With is_on_host it computes there, too: the
+ * call waits for the device, and copies the operands to the host and back.
  *
  * (hr_stream_call of mark.h commits before each call, and passes whole buffers.)
  */
@@ -48,7 +48,7 @@ typedef struct hr_function_spec {
                                * fail, or calls a function that is not late, and at the end of the program at last. */
   bool is_short;              /* a run takes some 100 us at most: a thread that waits for it may run it, and cannot be
                                * interrupted meanwhile. Not for late ones. */
-  bool is_on_host;            /* its operands are in the host's memory on every device: copies where it has its own */
+  bool is_on_host;            /* operands are in the host's memory on every device: copies, if the device has its own */
 } hr_function_spec;
 
 /* Records a call of a function. In a capture (part.h) the function is called in each run of the part.

@@ -32,8 +32,8 @@ _Thread_local hr_context *hr__context_now HR__CONTEXT_TLS = &hr__context_first;
 
 /* ---- parts ---- */
 
-/* Too little for all parts is a bug of ours, which every build ends with: a part beyond the end would share its bytes
- * with other state. */
+/* A context that is too small for its parts is a bug of ours. It ends the process in every build, because a part beyond
+ * the end would share its bytes with other state. */
 static void *take_bytes(hr_context *context, size_t bytes) {
   size_t begin = (context->used + 63) & ~(size_t)63;
   if (bytes > HR_CONTEXT_BYTES || begin > HR_CONTEXT_BYTES - bytes) {

@@ -77,7 +77,7 @@ typedef struct hr_context_part {
   void (*fini)(void *part);                    /* called after all parts have stopped; parts created later are gone */
 } hr_context_part;
 
-enum { HR_CONTEXT_BYTES = 768 << 10 }; /* for all parts together, which took 541 KB when this was written */
+enum { HR_CONTEXT_BYTES = 768 << 10 }; /* for all parts together */
 
 struct hr_context {
   atomic_int log_level; /* for log.h; here because every call reads it */

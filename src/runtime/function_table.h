@@ -37,7 +37,7 @@ typedef struct hr__closure {
   hr_function_run run;
   void *arg;
   void (*release)(void *arg);
-  hr_device *device; /* with memory of its own, whose operands are copied for the function; NULL: none are */
+  hr_device *device; /* one with its own memory: operands are copied to the host and back; NULL: they are not */
 } hr__closure;
 
 /* Adds a function of the current context, which lives until the context ends. */

@@ -14,9 +14,9 @@ HEAD = """\
 The test files of JAX 0.10.2 run on Headrace and on JAX's CPU backend, each file in a process of its own, on one
 machine: `make jax-tests`. A case counts if it passes on the CPU backend. Files whose tests want several devices have as
 many of the host (`HEADRACE_CPU_DEVICES`). Cases that skip platforms whose names they do not know, or fail under this
-name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out, as
-are files without a case that passes on the CPU backend. Others that are absent below have not been compared. Files that
-took too long were cut: only their first cases count.
+name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out,
+as are files without a case that passes on the CPU backend. Others that are absent below have not been compared. Files
+that took too long were cut: only their first cases count.
 
 """
 

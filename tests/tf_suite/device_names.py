@@ -62,7 +62,7 @@ def point_at_device():
 
 
 def let_host_operations_run():
-    """No fallbacks: operations that TensorFlow has on its CPU device alone, and types that their kernels for GPUs lack."""
+    """No fallbacks: operations that TensorFlow has on its CPU device alone, and types that its GPU kernels lack."""
     may_fall_back = fallback._may_fall_back
 
     @functools.cache

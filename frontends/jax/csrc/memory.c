@@ -1,5 +1,5 @@
-/* memory.c: the memories of a device, and what clients attach to them. A host's device has memories of all kinds that
- * JAX's CPU backend has, which differ by name. */
+/* memory.c: the memories of a device, and data that clients attach to them. A device of the host has memories of all
+ * kinds of JAX's CPU backend, which differ by name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

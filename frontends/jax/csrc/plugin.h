@@ -112,7 +112,7 @@ const char *hrj_platform_version(void);
 /* Sets up and ends a device's memory of a kind. */
 hr_status hrj_memory_init(pjrt_memory *memory, pjrt_device *device, hr_stablehlo_memory kind);
 void hrj_memory_fini(pjrt_memory *memory);
-/* The device's memory of a kind; the one it has if it lacks that. */
+/* The device's memory of a kind; its first one if it has none of that kind. */
 pjrt_memory *hrj_memory_of(pjrt_device *device, hr_stablehlo_memory kind);
 const char *hrj_memory_kind(hr_stablehlo_memory kind);
 /* Adds and drops a reference. */
@@ -167,8 +167,8 @@ struct pjrt_buffer {
   _Atomic(hrj_late *) late;         /* contents that may not have come yet (late.c); NULL: they have */
 };
 
-/* A buffer of a tensor with the strides of a layout, whose reference it takes over on success, in `memory` of the
- * device or in the device's first one (NULL). NULL: no memory. */
+/* A buffer of a tensor with the strides of a layout, in `memory` of the device, or in the device's first one (NULL). It
+ * takes over the tensor's reference on success. NULL: no host memory. */
 pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_memory *memory, pjrt_type type,
                                const pjrt_memory_layout *layout, const hr_tensor *tensor);
 /* Keeps the tensor until hrj_buffer_drop. False if the buffer is deleted. */

@@ -270,8 +270,8 @@ static const tf_create_kernel creators[ROWS] = {
 
 /* ---- registration ---- */
 
-/* The message KernelDef. TensorFlow takes it as a string, so it must have no byte of zero: a message within it is
- * written as a string. */
+/* Fields of the message KernelDef. TensorFlow reads it as a string that ends with a zero byte, so it has no other one.
+ * A message within it is written as a string. */
 enum { DEF_OP = 1, DEF_DEVICE = 2, DEF_CONSTRAINT = 3, DEF_HOST_ARGUMENT = 4 };
 enum { CONSTRAINT_NAME = 1, CONSTRAINT_ALLOWED = 2 };
 enum { ALLOWED_LIST = 1, LIST_TYPE = 6 };

@@ -76,7 +76,7 @@ struct htf_node {
   hr_stream *stream; /* the device's, or a capture */
   htf_scope *scope;  /* NULL: of a kernel */
   hr_status error;
-  bool holds_commits; /* until the kernel's end */
+  bool holds_commits; /* of the stream, until the kernel's end */
   htf_chunk *chunk;
   htf_chunk first;
 };
@@ -87,8 +87,7 @@ void htf_node_fini(htf_node *node);
 /* The same for a walk over a cluster's body. The end returns the error. */
 void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device, hr_stream *stream, htf_scope *scope);
 HR_MUST_USE hr_status htf_node_close(htf_node *node);
-/* The stream cuts its work no more until the end of the kernel, so that temporaries may have died. In a walk: nothing.
- */
+/* The stream commits nothing until the end of the kernel, so that temporaries are dead by then. No effect in a walk. */
 void htf_hold_commits(htf_node *node);
 
 /* Values that come from now on are in chunks before the one that is returned. */
@@ -126,7 +125,7 @@ int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count);
 int64_t htf_host_int(htf_node *node, int index);
 /* The dims of an input in the host's memory; how many they are. */
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
-/* An input in the host's memory has so many dims, or the operation fails with this error. */
+/* The operation fails with this error unless an input in the host's memory has `rank` dims. */
 void htf_expect_rank(htf_node *node, int index, int rank, const char *error);
 /* The numbers of an input in the host's memory as dims; a negative one is InvalidArgumentError. */
 int htf_read_dims(htf_node *node, int index, int64_t *out_dims);
@@ -239,7 +238,7 @@ static inline htf_value htf_expand(htf_node *node, htf_value x, int64_t axis) {
 htf_value htf_new(htf_node *node, hr_dtype dtype, int rank, const int64_t *dims);
 /* A vector of these elements, which the call copies. */
 htf_value htf_constant(htf_node *node, hr_dtype dtype, int64_t count, const void *elements);
-/* Records an operation of op.h with integers on values. */
+/* Records an operation of op.h with integers on values; htf_record has one output. */
 void htf_record_many(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count,
                      const htf_value *inputs, int output_count, const htf_value *outputs);
 static inline void htf_record(htf_node *node, hr_op op, int int_count, const int64_t *ints, int input_count,

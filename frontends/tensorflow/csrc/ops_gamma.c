@@ -1,10 +1,9 @@
 /* ops_gamma.c: rules of derivatives by the parameter of gamma functions: of the lower incomplete one, P(a, x), and of a
- * number x that the gamma distribution of a gave, whose P stays the same; and of the regularised incomplete beta
- * function.
+ * number x that the gamma distribution of a gave, whose P stays the same. The regularised incomplete beta function.
  *
- * They are functions of the host, in f64: the derivatives of the power series of P for small x, and of the continued
- * fraction of Q = 1 - P for others (M. Abramowitz, I. Stegun, Handbook of Mathematical Functions, 6.5.29 and 6.5.31);
- * the continued fraction 26.5.8 for the beta function.
+ * They are functions of the host, in f64. The formulas are those of M. Abramowitz, I. Stegun, Handbook of Mathematical
+ * Functions: the derivatives of the power series of P for small x (6.5.29), those of the continued fraction of
+ * Q = 1 - P for others (6.5.31), and the continued fraction of the beta function (26.5.8).
  */
 #include <math.h>
 
@@ -105,7 +104,7 @@ static double beta_fraction(double a, double b, double x) {
   return found;
 }
 
-/* The normal distribution that large a and b come near to (N. Temme, Special Functions, 11.3.3.1). */
+/* The normal distribution, which is near for large a and b (N. Temme, Special Functions, 11.3.3.1). */
 static double large_beta(double a, double b, double x) {
   double mean = a / (a + b), distance = a * log(mean / x) + b * log((1 - mean) / (1 - x));
   return 0.5 * erfc(copysign(sqrt(fmax(distance, 0)), mean - x));
@@ -182,7 +181,7 @@ void htf_random_gamma_gradient(htf_node *node) {
   record(node, sample_by_a);
 }
 
-/* Operands that are no numbers have the same dims. */
+/* Operands that are not scalars have the same dims. */
 void htf_betainc(htf_node *node) {
   htf_value dims = htf_input(node, 0);
   for (int i = 1; i < OPERANDS_MAX; ++i) {

@@ -70,7 +70,8 @@ void htf_pool(htf_node *node) {
   htf_output(node, 0, htf_planes_back(node, &g, pool(node, &g, htf_planes_last(node, &g, image))));
 }
 
-/* The largest elements of an image's windows, and their places, as planes in the image's order of dims if a row can. */
+/* The largest elements of an image's windows, and their places, as planes. They have the image's order of dims if a row
+ * can record them. */
 static void find_places(htf_node *node, const htf_geometry *g, htf_value image, const int64_t *dims,
                         htf_value results[2]) {
   if (fits_rows(g, image->dims, dims)) {

@@ -28,7 +28,7 @@ static htf_value word(htf_node *node, uint64_t number) {
                   ATTRIBUTES(htf_attr_ints(&one, 1), htf_attr_dtype(HR_DTYPE_U64)));
 }
 
-/* A commit among the hundred operations of many numbers would give memory to each temporary that is alive then. */
+/* A draw of many numbers has some hundred operations. A commit among them would give memory to the live temporaries. */
 static htf_value generate(htf_node *node, htf_value state, int64_t count, hr_dtype dtype) {
   if (count >= HELD_COUNT) {
     htf_hold_commits(node);

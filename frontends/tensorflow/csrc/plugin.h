@@ -56,7 +56,7 @@ htf_device *htf_device_of(const hr_buffer *buffer);
 /* Waits for the device's work. A failure is kept for the next copy to the host. */
 void htf_synchronize(htf_device *device);
 
-/* Lets functions not ask for XLA, and Python copy tensors without threads of TensorFlow (python.c). */
+/* Changes TensorFlow's Python code (python.c): functions request no XLA, and tensors are copied without its threads. */
 void htf_change_python(void);
 /* Copies of eager tensors (copies.c). */
 tf_handle *headrace_tensorflow_read(tf_handle *tensor);

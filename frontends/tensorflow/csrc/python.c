@@ -1,5 +1,5 @@
-/* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions do not ask for XLA
- * (jit.py), copies.py copies tensors through copies.c.
+/* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions request no XLA
+ * (jit.py), and tensors are copied through copies.c (copies.py).
  *
  * A process without Python needs neither. Without the package there is one warning.
  */

@@ -1,8 +1,8 @@
-"""Copies between the host and the device that Python asks for: `numpy()`, `float()` and what else reads eager tensors,
-and constants of arrays.
+"""Python's copies between the host and the device: `numpy()`, `float()` and others that read eager tensors, and
+constants of arrays.
 
 TensorFlow copies through a callback of a thread of its own, which takes as long as a small function. The plug-in copies
-in the thread that asks (copies.c), and runs this file when it creates a device, as jit.py.
+in the calling thread (copies.c), and runs this file when it creates a device, as jit.py.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
-"""`tf.function(jit_compile=True)`: TensorFlow's XLA does not know the device, and a call of such a function by hand, or
-by Keras' `train_on_batch`, fails before the plug-in sees its graph. Here they become clusters like others.
+"""`tf.function(jit_compile=True)`: TensorFlow's XLA does not support the device. Direct calls of such functions, as in
+Keras' `train_on_batch`, fail before the plug-in gets their graph. Here they become clusters like others.
 
-So TensorFlow also marks their loops and conditions for lowering, and the optimizer sees the bodies.
+Thus TensorFlow marks their loops and conditions for lowering, and the optimizer gets the bodies.
 
-The plug-in runs this file when it creates a device, without the package around it, which the program may import or not.
+The plug-in runs this file when it creates a device. It does not import the package, which is the program's decision.
 """
 
 from typing import Any

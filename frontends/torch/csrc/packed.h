@@ -1,5 +1,5 @@
-// packed.h: packed sequences as rows. Step t has the rows of the sequences that are longer than t, so that lengths are
-// data of the programs, not dims.
+// packed.h: packed sequences as rows. Step t has the rows of the sequences that are longer than t. Lengths are data of
+// the programs, not dims.
 #pragma once
 
 #include "kernels.h"
@@ -16,8 +16,8 @@ struct RowMap {
   }
 };
 
-// Rows of x [rows, ..] at `map.from`. A row without a place is filled: each of its equal parts has a number. Has a
-// gradient, which has one, too.
+// Rows of x [rows, ..] at `map.from`. A row without a place is filled: `fill` has a number for each of its equal parts.
+// It has a gradient, which has one, too.
 Tensor take_rows(const Tensor &x, const RowMap &map, const std::vector<double> &fill);
 
 class Packing {
@@ -44,7 +44,8 @@ public:
 private:
   explicit Packing(std::vector<int64_t> sizes);
 
-  std::vector<int64_t> sizes_, begins_, lengths_; // rows of each step, the first one (and the end), steps of sequences
+  std::vector<int64_t> sizes_, begins_; // rows of each step; its first row, and the end
+  std::vector<int64_t> lengths_;        // steps of each sequence
 };
 
 } // namespace headrace

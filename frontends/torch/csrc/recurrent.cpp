@@ -394,8 +394,8 @@ Tensor3 lstm(c10::DispatchKeySet keys, const Tensor &input, TensorList hx, Tenso
   return at::native::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
 }
 
-// True if the rows behind the ends of sequences take less time than the records of torch's own layers, about 50 us a
-// step with its gradient. A few rows take as long as one.
+// True if the rows behind the ends of sequences take less time than the records of torch's own layers. These take about
+// 50 us a step with its gradient. A few rows take as long as one.
 bool is_worth_padding(const Network &net) {
   constexpr int64_t few = 4, multiplies_of_records = 1 << 19;
   const Packing &packing = *net.packing;

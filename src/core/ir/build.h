@@ -40,9 +40,8 @@ hr_operand hr_build_index(hr_builder *b, int rank, const int64_t *dims, int64_t 
 
 hr_operand hr_view_broadcast(hr_builder *b, hr_operand x, int rank, const int64_t *dims); /* aligned at the last dim */
 hr_operand hr_view_permute(hr_builder *b, hr_operand x, const int *order);
-/* Reorders the dims of `mask` among their positions so that x is walked in memory order, large strides outermost:
- * out_order[i] is the dim at position i. False if they are in that order already, or if x has stride 0 along one of
- * them. */
+/* Reorders the dims of `mask` among their positions so that x is walked in memory order, large strides outermost.
+ * out_order[i] is the dim at position i. False if they are in that order already, or if x has stride 0 along one. */
 bool hr_view_memory_order(const hr_operand *x, uint32_t mask, int *out_order);
 hr_operand hr_view_insert(hr_builder *b, hr_operand x, int at, int64_t dim); /* a new dim of stride 0 */
 hr_operand hr_view_remove(hr_builder *b, hr_operand x, int at);              /* index 0 of a dim */

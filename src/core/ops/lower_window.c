@@ -210,8 +210,8 @@ static hr_operand make_positions(hr_builder *b, const window *w, hr_operand x) {
   return hr_view_fill(b, view_windows(b, table, &plane), hr_build_i64(b, INT64_MAX));
 }
 
-/* Permutes a loop's operands, of the dims of operands[0], so that its first `kept` dims are walked in memory order. The
- * channels of channels-last planes become the innermost ones. */
+/* Permutes a loop's operands, which have as many dims, so that operands[0] is walked in memory order along its first
+ * `kept` dims. The channels of channels-last planes become the innermost ones. */
 static void walk_in_memory_order(hr_builder *b, int kept, int count, hr_operand *operands) {
   const hr_operand first = operands[0];
   int order[HR_RANK_MAX];

@@ -83,9 +83,8 @@ bool hr__hlo_int_list(hr__hlo *hlo, const char *name, int count, int64_t otherwi
 /* The same for dims in 0 .. rank - 1, each once. Their number; -1 after a failure. */
 int hr__hlo_axes(hr__hlo *hlo, const char *name, int rank, int64_t *out_axes);
 const char *hr__hlo_text(hr__hlo *hlo, const char *name);
-
-/* A number, a flag or a letter of the configuration that a custom call or a composite has, in its own attribute or in
- * one that JAX adds. */
+/* A number, a flag or a letter of the configuration of a custom call or a composite: in its own attribute, or in one
+ * that JAX adds. False if there is none. */
 bool hr__hlo_setting(const hr__hlo *hlo, const char *name, int64_t *out);
 /* The integers of an operand that is a constant; false, with a failure, if it is none, or has another number of them
  * (hlo_constant.c). */

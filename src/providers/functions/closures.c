@@ -1,8 +1,8 @@
 /* closures.c: functions of the host of one call each (headrace/function.h), on the host's memory and beside a device's
  * kernels.
  *
- * The closure is the contents of the node's last input: host memory, on devices with memory of their own, too. Such a
- * device copies the operands of functions that ask for the host's memory, and waits for its work meanwhile.
+ * The closure is the contents of the node's last input: host memory, on devices with memory of their own, too. There a
+ * function that needs the host's memory waits for the device's work, and has its operands copied to the host and back.
  */
 #include "base/allocator.h"
 #include "base/integer.h"
@@ -73,7 +73,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
 
 /* ---- operands on the host ---- */
 
-/* A call's operands in the device's memory and in the host's. */
+/* A call's operands in the device's memory (there) and in the host's (here). */
 typedef struct moved {
   const hr_node *node;
   const hr_device *device;

@@ -8,8 +8,8 @@
  *       for each point:   m[point][out][in] += sum over tiles of q * v
  *     dw[out][in] = transform of m
  *
- * A vector's lanes are input channels; they are output channels if those are neighbours in the result, as in HWIO. Then
- * m is [point][in][out].
+ * The elements of a vector are input channels, or output channels if those are neighbours in the result, as in HWIO.
+ * Then m is [point][in][out].
  *
  * Each unit computes its own transforms: that costs a tenth of the products, and threads exchange nothing.
  *
