@@ -90,8 +90,8 @@ there. Two programs show more:
   stored in bytes.
 - **JAX's cache** of compiled programs (`jax_compilation_cache_dir`) keeps programs as they came. Headrace keeps kernels
   on disk by itself (`HEADRACE_CACHE`).
-- **Kinds of memory** (`memory_kind="pinned_host"`) are those of JAX's CPU backend on the host, where all are the same
-  memory. A GPU has `device` alone.
+- **Kinds of memory** (`memory_kind="pinned_host"`) of the host are those of JAX's CPU backend. All are the same memory.
+  A GPU has `device` alone.
 - **Donation** works: `donate_argnums` deletes the arguments. Results of element-wise operations take over the memory of
   those from 64 KB, unless it is NumPy's: a training step updates its parameters in place.
 - **Layouts** (`jax.experimental.layout`) may be any order of dims: `device_put` and `jit` make them, and an output
@@ -116,12 +116,12 @@ there. Two programs show more:
 
 - Programs over several devices (`pmap`, `shard_map`, sharded arrays, collectives) run on devices of the host alone
   (`HEADRACE_CPU_DEVICES=4`), which are for tests. Shardings that a program leaves open follow from those of its
-  arguments, by Shardy's propagation, and each device computes its parts; operations that mix what is divided gather it
-  before. Batches of matrices are factorised where they are. Each device computes all of a program with other custom
-  calls than these and callbacks, or dims that their axes do not divide. Of tensors with unreduced axes that are computed there, the first
-  device has all, and the others have zeros.
+  arguments, by Shardy's propagation, and each device computes its parts. Operations that mix divided dims gather them
+  before. Each device factorises the matrices of its part of a batch. Two kinds of programs run whole on each device:
+  those with custom calls that have no batch and are no callbacks, and those with dims that their axes do not divide.
+  There the first device has all of a tensor with unreduced axes, and the others have zeros.
 - Dims must be numbers when a program is compiled; `jax.export` with symbolic dims needs them refined.
-- Callbacks of Python run on the CPU alone; on CUDA their results are an error.
+- Callbacks of Python run on the host. A GPU waits for them, and copies their arrays there and back.
 - Pallas is missing.
 
 ## Environment
