@@ -62,6 +62,17 @@ def test_full_has_the_numbers_type(number):
         torch.full((2,), 300, dtype=torch.int8, device=DEVICE)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_wide_unsigned_integers_hold_only_what_fits(dtype):
+    for number in (70000, -1, 1.5, 2**40, 2**63 - 1, 1e40, float("nan"), 1j):
+        cpu, ours = (outcome(lambda d=d: torch.full((2,), number, dtype=dtype, device=d)) for d in ("cpu", DEVICE))
+        assert isinstance(ours, str) == isinstance(cpu, str), number
+        if isinstance(cpu, str):
+            assert ours.splitlines()[0] == cpu.splitlines()[0]
+        else:
+            assert_same(ours, cpu)
+
+
 RANGES = [(5,), (0,), (2.5,), (3, 9), (1, 2, 0.25), (9, 3, -2), (-3, 3.5), (2**40, 2**40 + 3)]
 
 

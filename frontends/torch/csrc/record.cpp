@@ -211,7 +211,10 @@ void check_converts(const Scalar &value, ScalarType type) {
   case ScalarType::name:           \
     (void)value.to<ctype>();       \
     break;
-    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(HEADRACE_CASE)
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(HEADRACE_CASE) // without these three
+    HEADRACE_CASE(uint16_t, UInt16)
+    HEADRACE_CASE(uint32_t, UInt32)
+    HEADRACE_CASE(uint64_t, UInt64)
 #undef HEADRACE_CASE
     default:
       break;
