@@ -352,6 +352,41 @@ def test_packing_of_every_dtype(by_batch):
                 assert_same(actual, expected)
 
 
+PADDINGS = [300, -1, -300, 1.5, 1e6, -7e4, 1e300, 2**53 + 1, -(2**53) - 1, 2**63 - 1, torch.inf, torch.nan, True]
+UNSIGNED = [torch.uint16, torch.uint32, torch.uint64]
+
+
+@pytest.mark.parametrize("lengths", [[3, 1], [2, 2]], ids=["gaps", "whole"])
+@pytest.mark.parametrize("dtype", [*FLOATS, *HALVES, *INTEGERS, *UNSIGNED, torch.bool, torch.complex64], ids=str)
+def test_paddings_are_exact_or_raise_what_cpu_raises(dtype, lengths):
+    for padding in [*PADDINGS, 1j, 1 + 0j]:
+        results = []
+        for where in ("cpu", DEVICE):
+            packed = rnn.pack_sequence([torch.ones(length, 1).to(dtype).to(where) for length in lengths])
+            try:
+                results.append(rnn.pad_packed_sequence(packed, padding_value=padding)[0].cpu())
+            except RuntimeError as error:
+                results.append(str(error).splitlines()[0])
+        expected, actual = results
+        if isinstance(expected, str):
+            assert "without overflow" in expected and actual == expected, padding
+        else:
+            assert isinstance(actual, torch.Tensor), (padding, actual)
+            assert_same(actual, expected, rtol=0, atol=0)
+
+
+def test_paddings_that_do_not_fit_are_refused():
+    wrong = {torch.int8: (300, torch.nan, "int8_t"), torch.int32: (torch.nan, torch.inf, "int")}
+    wrong |= {torch.float16: (1e6, -7e4, "c10::Half"), torch.uint16: (7e4, torch.nan, "uint16_t")}
+    for dtype, (*paddings, name) in wrong.items():
+        packed = rnn.pack_sequence([torch.ones(length, 1, dtype=dtype, device=DEVICE) for length in (3, 1)])
+        for padding in paddings:
+            with pytest.raises(RuntimeError, match=f"converted to type {name} without overflow"):
+                rnn.pad_packed_sequence(packed, padding_value=padding)
+    packed = rnn.pack_sequence([torch.ones(length, dtype=torch.int64, device=DEVICE) for length in (2, 1)])
+    assert rnn.pad_packed_sequence(packed, padding_value=2**53 + 1)[0].tolist() == [[1, 1], [1, 2**53 + 1]]
+
+
 UNPACKABLE = {
     "order": lambda x: rnn.pack_padded_sequence(x, [2, 3, 1]),
     "empty sequence": lambda x: rnn.pack_padded_sequence(x, [3, 2, 0]),
@@ -370,8 +405,8 @@ def test_wrong_packed_sequences_raise_what_cpu_raises(name):
         errors.append(str(caught.value).splitlines()[0])
     assert errors[0] == errors[1]
     packed = rnn.pack_padded_sequence(numbers((6, 3, 5)).to(DEVICE), [3, 2, 1])
-    for inputs, batch in ((6, 3), (5, 2)):
-        with pytest.raises(RuntimeError):
+    for inputs, batch, error in ((6, 3, "Expected 6, got 5"), (5, 2, r"Expected hidden size \(1, 3, 4\)")):
+        with pytest.raises(RuntimeError, match=error):
             torch.nn.GRU(inputs, 4).to(DEVICE)(packed, numbers((1, batch, 4)).to(DEVICE))
 
 

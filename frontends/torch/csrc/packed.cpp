@@ -36,14 +36,15 @@ IntArrayRef numbers_in(const Tensor &host) {
   return {host.const_data_ptr<int64_t>(), static_cast<size_t>(host.numel())};
 }
 
-// [parts, 1]
-Tensor fill_numbers(const std::vector<double> &fill, const Tensor &like) {
-  Tensor wide = at::empty({static_cast<int64_t>(fill.size()), 1}, at::kDouble);
-  std::copy(fill.begin(), fill.end(), wide.mutable_data_ptr<double>());
-  return wide.to(like.scalar_type()).to(like.device());
+// [parts, 1], made on the host in the type of `like`, which keeps wide integers.
+Tensor fill_numbers(const std::vector<Scalar> &fill, const Tensor &like) {
+  Tensor numbers = at::empty({static_cast<int64_t>(fill.size()), 1}, like.options().device(at::kCPU));
+  for (size_t part = 0; part < fill.size(); ++part)
+    numbers.select(0, static_cast<int64_t>(part)).fill_(fill[part]);
+  return numbers.to(like.device());
 }
 
-Tensor gather_rows(const Tensor &x, const RowMap &map, const std::vector<double> &fill) {
+Tensor gather_rows(const Tensor &x, const RowMap &map, const std::vector<Scalar> &fill) {
   OnDevice on(x);
   IntArrayRef from = numbers_in(map.from);
   int64_t count = map.from.numel(), parts = static_cast<int64_t>(fill.size());
@@ -57,7 +58,7 @@ Tensor gather_rows(const Tensor &x, const RowMap &map, const std::vector<double>
 
 struct TakeRows : torch::autograd::Function<TakeRows> {
   static Tensor forward(AutogradContext *context, const Tensor &x, const Tensor &from, const Tensor &back,
-                        const std::vector<double> &fill) {
+                        const std::vector<Scalar> &fill) {
     context->saved_data["from"] = from, context->saved_data["back"] = back;
     return gather_rows(x, {from, back}, fill);
   }
@@ -80,7 +81,7 @@ bool is_our_own(c10::DispatchKeySet keys, const Tensor &tensor) {
 
 } // namespace
 
-Tensor take_rows(const Tensor &x, const RowMap &map, const std::vector<double> &fill) {
+Tensor take_rows(const Tensor &x, const RowMap &map, const std::vector<Scalar> &fill) {
   bool records = at::GradMode::is_enabled() && torch::autograd::compute_requires_grad(x);
   return records ? TakeRows::apply(x, map.from, map.back, fill) : gather_rows(x, map, fill);
 }
@@ -197,8 +198,9 @@ Tensor2 pad_packed(c10::DispatchKeySet keys, const Tensor &data, const Tensor &b
     packing = Packing::of(keys, data, batch_sizes);
   if (!packing.has_value() || (total > 0 && total < packing->steps()))
     return at::native::_pad_packed_sequence(data, batch_sizes, by_sequence, padding, total);
+  check_converts(padding, data.scalar_type());
   int64_t steps = std::max(total, packing->steps());
-  Tensor rows = take_rows(data, packing->to_padded(steps, by_sequence, false), {padding.toDouble()});
+  Tensor rows = take_rows(data, packing->to_padded(steps, by_sequence, false), {padding});
   int64_t batch = packing->batch();
   return {by_sequence ? steps_of_rows(rows, batch, steps) : steps_of_rows(rows, steps, batch), packing->lengths()};
 }

@@ -18,7 +18,7 @@ struct RowMap {
 
 // Rows of x [rows, ..] at `map.from`. A row without a place is filled: `fill` has a number for each of its equal parts.
 // It has a gradient, which has one, too.
-Tensor take_rows(const Tensor &x, const RowMap &map, const std::vector<double> &fill);
+Tensor take_rows(const Tensor &x, const RowMap &map, const std::vector<Scalar> &fill);
 
 class Packing {
 public:

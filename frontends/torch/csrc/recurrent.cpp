@@ -342,7 +342,7 @@ variable_list run_all_steps(const Layer &layer) {
 // o = 0, so that an LSTM's last cell is that of its last step.
 variable_list run_packed(const Packing &packing, Layer layer) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  static const std::vector<double> kept = {-infinity, infinity, 0, -infinity}, any = {0};
+  static const std::vector<Scalar> kept = {-infinity, infinity, 0, -infinity}, any = {0};
   int64_t steps = packing.steps(), batch = packing.batch(), hidden = layer.hidden();
   RowMap map = packing.to_padded(steps, false, layer.reverse);
   Tensor gates = take_rows(layer.gates, map, layer.is_lstm() ? kept : any);
