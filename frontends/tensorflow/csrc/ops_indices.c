@@ -60,7 +60,7 @@ static void gather_tuples(htf_node *node, htf_value x) {
   int64_t dims[HR_RANK_MAX];
   int rank = htf_has_failed(node) ? 0 : tuple_dims(node, indices, length, x->rank, x->dims, dims);
   if (!htf_has_failed(node) && hr_tensor_count(x) == 0 && count_of(indices->rank - 1, indices->dims) > 0) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Requested more than 0 entries, but params is empty",
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Requested more than 0 entries, but params is empty.",
              node->kernel->row->op);
   }
   if (htf_has_failed(node)) {

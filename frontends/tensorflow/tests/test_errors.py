@@ -130,7 +130,7 @@ BAD = {
     ),
     "einsum": (lambda: tf.raw_ops.Einsum(inputs=[ONES, ONES], equation="ij,jk->ik"), "3.*2|2.*3"),
     "gather": (lambda: tf.gather_nd(tf.constant(ONES), [[0, 0, 0]]), "saw: 3 vs. 2"),
-    "gather of nothing": (lambda: tf.gather_nd(tf.zeros([0, 3]), [[0, 0]]), "params is empty"),
+    "gather of nothing": (lambda: tf.gather_nd(tf.zeros([0, 3]), [[0, 0]]), r"params is empty\."),
     "scatter": (lambda: tf.scatter_nd([[0]], np.ones((1, 4), "float32"), [2, 3]), "dims of a slice|of the indices"),
     "top k": (lambda: tf.math.top_k(tf.constant(ONES), 4), "at least k columns"),
     "diagonal": (lambda: tf.linalg.diag_part(tf.constant(ONES), k=4), "out of bound"),
