@@ -269,8 +269,8 @@ sanitize-tensorflow: $(STAMP) ## the C tests of the device for TensorFlow under 
 	@set -e; for kinds in address,undefined thread; do \
 	  folder=build/sanitize-$${kinds%%,*}; \
 	  $(SANITIZE_BUILD) -B $$folder -DHEADRACE_SANITIZE=$$kinds -DHEADRACE_TENSORFLOW=ON; \
-	  $(BUILD_STEP) $$folder --target graphdef_test plugin_threads_test; \
-	  $(SANITIZED) $(CTEST) $$folder -R '^(graphdef|plugin_threads)_test$$'; \
+	  $(BUILD_STEP) $$folder --target graphdef_test node_test plugin_threads_test; \
+	  $(SANITIZED) $(CTEST) $$folder -R '^(graphdef|node|plugin_threads)_test$$'; \
 	done
 
 # Tests that reach most of the core in the least time.

@@ -328,14 +328,25 @@ int htf_resolve_axis(htf_node *node, htf_value x, int64_t axis) {
 
 /* ---- functions ---- */
 
+/* False, and an error, if an operation has more values than there is room for. */
+static bool has_room(htf_node *node, int count, int max) {
+  if (!htf_has_failed(node) && count > max) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "%s: an operation on %d values, at most %d are supported",
+             node->kernel->row->op, count, max);
+  }
+  return !htf_has_failed(node);
+}
+
 void htf_call_many(htf_node *node, hr_functional function, int input_count, const htf_value *inputs,
                    int attribute_count, const hr_attribute *attributes, int result_count, htf_value *out_results) {
-  hr_tensor results[8];
+  enum { RESULTS_MAX = 8 };
+  hr_tensor results[RESULTS_MAX];
   for (int i = 0; i < result_count; ++i) {
     out_results[i] = &htf_nothing;
   }
-  if (htf_has_failed(node) || htf_keep(node, hr_functional_apply(node->stream, function, input_count, inputs,
-                                                                 attribute_count, attributes, result_count, results))) {
+  if (!has_room(node, result_count, RESULTS_MAX) ||
+      htf_keep(node, hr_functional_apply(node->stream, function, input_count, inputs, attribute_count, attributes,
+                                         result_count, results))) {
     return;
   }
   for (int i = 0; i < result_count; ++i) {
@@ -396,8 +407,7 @@ void htf_record_many(htf_node *node, hr_op op, int int_count, const int64_t *int
                      const htf_value *inputs, int output_count, const htf_value *outputs) {
   enum { VIEWS_MAX = 10 };
   hr_view views[VIEWS_MAX];
-  assert(input_count + output_count <= VIEWS_MAX);
-  if (htf_has_failed(node)) {
+  if (!has_room(node, input_count + output_count, VIEWS_MAX)) {
     return;
   }
   for (int i = 0; i < input_count + output_count; ++i) {
@@ -425,8 +435,7 @@ void htf_record_function(htf_node *node, hr_function_run run, void *argument, in
                                  .release = free,
                                  .updated_count = updated,
                                  .is_on_host = true};
-  assert(input_count + output_count <= HR_FUNCTION_OPERANDS_MAX);
-  if (htf_has_failed(node)) {
+  if (!has_room(node, input_count + output_count, HR_FUNCTION_OPERANDS_MAX)) {
     free(argument);
     return;
   }
