@@ -2,8 +2,8 @@
  * number x that the gamma distribution of a gave, whose P stays the same. The regularised incomplete beta function.
  *
  * They are functions of the host, in f64. The formulas are those of M. Abramowitz, I. Stegun, Handbook of Mathematical
- * Functions: the derivatives of the power series of P for small x (6.5.29), those of the continued fraction of
- * Q = 1 - P for others (6.5.31), and the continued fraction of the beta function (26.5.8).
+ * Functions: the derivatives of the power series of P for small x (6.5.29), and those of the continued fraction of
+ * Q = 1 - P for others (6.5.31). The beta function has another continued fraction.
  */
 #include <math.h>
 
@@ -89,14 +89,52 @@ static double away_from_zero(double number) {
   return fabs(number) < 1e-300 ? 1e-300 : number;
 }
 
-/* The continued fraction by Lentz' method, for x < (a + 1) / (a + b + 2). */
-static double beta_fraction(double a, double b, double x) {
-  double c = 1, d = 1 / away_from_zero(1 - (a + b) * x / (a + 1)), found = d;
+/* lgamma(x) less Stirling's formula (x - 1/2) log(x) - x + log(2 pi) / 2 (Handbook, 6.1.41). */
+static double stirling_error(double x) {
+  if (x < 10) {
+    return lgamma(x) - ((x - 0.5) * log(x) - x + 0.5 * log(2 * M_PI));
+  }
+  double y = 1 / x / x;
+  return (1.0 / 12 - y * (1.0 / 360 - y * (1.0 / 1260 - y * (1.0 / 1680 - y * (1.0 / 1188 - y * 691 / 360360))))) / x;
+}
+
+/* A number x and parameters of the beta function, as one side of x sees them; above is a - (a + b) x, exactly. */
+typedef struct beta_side {
+  double a, b, x, above;
+} beta_side;
+
+/* a log(mean / x) + a (x - mean) / mean for mean = a / (a + b): not negative, 0 at the mean. */
+static double deviance(const beta_side *s) {
+  double step = -s->above / s->a;
+  if (!(fabs(step) < 0.5)) {
+    double sum = s->a + s->b; /* no product or quotient of these underflows */
+    return -s->above - s->a * (sum < 1 ? log(s->x / s->a * sum) : log(sum * s->x) - log(s->a));
+  }
+  double w = step / (2 + step), power = w, sum = 0;
+  for (int n = 3; n < 40; n += 2) {
+    power *= w * w, sum += power / n;
+  }
+  return s->a * (step * w - 2 * sum);
+}
+
+/* x**a (1 - x)**b / beta(a, b) as a saddle point, without differences of large numbers (C. Loader, Fast and Accurate
+ * Computation of Binomial Probabilities, 2000). */
+static double beta_power(const beta_side *s, double exponent) {
+  double sum = s->a + s->b, low = fmin(s->a, s->b), high = fmax(s->a, s->b);
+  double error = stirling_error(sum) - stirling_error(high) - stirling_error(low);
+  return sqrt(low * (high / sum) / (2 * M_PI)) * exp(error - exponent);
+}
+
+/* beta_power over the function itself, for x < (a + 1) / (a + b + 2), and rest = 1 - x: a continued fraction by Lentz'
+ * method (A. DiDonato, A. Morris, Algorithm 708, 1992, BFRAC). It has no difference of 1 and a number close to 1. */
+static double beta_fraction(const beta_side *s, double rest) {
+  double a = s->a, b = s->b, x = s->x;
+  double found = a / (a + 1) * fmax(s->above + 1, 1e-17), c = found, d = 0;
   for (int m = 1; m < BETA_TERMS_MAX; ++m) {
-    double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / away_from_zero(1 + even * d), c = away_from_zero(1 + even / c), found *= d * c;
-    d = 1 / away_from_zero(1 + odd * d), c = away_from_zero(1 + odd / c), found *= d * c;
+    double under = a + (2 * m - 1), step = (b - m) * x;
+    double factor = (a + (m - 1)) / under * ((a + b + (m - 1)) * x / under) * m * step;
+    double term = m + m * step / under + (a + m) / (under + 2) * (s->above + 1 + m * (1 + rest));
+    d = 1 / away_from_zero(term + factor * d), c = away_from_zero(term + factor / c), found *= d * c;
     if (fabs(d * c - 1) < 1e-16) {
       break;
     }
@@ -104,10 +142,32 @@ static double beta_fraction(double a, double b, double x) {
   return found;
 }
 
-/* The normal distribution, which is near for large a and b (N. Temme, Special Functions, 11.3.3.1). */
-static double large_beta(double a, double b, double x) {
-  double mean = a / (a + b), distance = a * log(mean / x) + b * log((1 - mean) / (1 - x));
-  return 0.5 * erfc(copysign(sqrt(fmax(distance, 0)), mean - x));
+/* The normal distribution, which is near for large a and b, with its first correction (N. Temme, Special Functions,
+ * 11.3.3.1). */
+static double large_beta(const beta_side *s, double exponent) {
+  double a = s->a, b = s->b, skew = (b - a) / sqrt(a + b) / sqrt(a) / sqrt(b);
+  return 0.5 * erfc(copysign(sqrt(exponent), s->above)) + exp(-exponent) * skew / (3 * sqrt(2 * M_PI));
+}
+
+/* a - (a + b) x in twice the digits. */
+static double above_mean(double a, double b, double x) {
+  double high = fmax(a, b), low = fmin(a, b), sum = a + b;
+  return fma(-sum, x, a) - (low - (sum - high)) * x;
+}
+
+static double finite_betainc(double a, double b, double x) {
+  double above = above_mean(a, b, x);
+  const beta_side left = {a, b, x, above}, right = {b, a, 1 - x, -above};
+  double exponent = fmax(deviance(&left) + deviance(&right), 0);
+  double found = 0;
+  if (a > 1e9 && b > 1e9) {
+    found = large_beta(&left, exponent);
+  } else if (x < (a + 1) / (a + b + 2)) {
+    found = beta_power(&left, exponent) / beta_fraction(&left, 1 - x);
+  } else {
+    found = 1 - beta_power(&right, exponent) / beta_fraction(&right, x);
+  }
+  return fmin(fmax(found, 0), 1);
 }
 
 static double betainc(const double *numbers) {
@@ -115,16 +175,13 @@ static double betainc(const double *numbers) {
   if (!(x >= 0 && x <= 1) || a <= 0 || b <= 0) {
     return NAN;
   }
-  if (x == 0 || x == 1 || isnan(a + b)) {
-    return x == 0 || x == 1 ? x : NAN; /* also for a or b that are NaN, as TensorFlow's */
+  if (x == 0 || x == 1) {
+    return x; /* also for a or b that are NaN, as TensorFlow's */
   }
-  if (a > 1e9 && b > 1e9) {
-    return large_beta(a, b, x);
+  if (isnan(a + b)) {
+    return NAN;
   }
-  double factor = exp(a * log(x) + b * log1p(-x) - lgamma(a) - lgamma(b) + lgamma(a + b));
-  bool is_left = x < (a + 1) / (a + b + 2);
-  double found = is_left ? factor / a * beta_fraction(a, b, x) : 1 - factor / b * beta_fraction(b, a, 1 - x);
-  return fmin(fmax(found, 0), 1);
+  return isinf(a + b) ? finite_betainc(a / 4, b / 4, x) : finite_betainc(a, b, x);
 }
 
 enum { OPERANDS_MAX = 3 };

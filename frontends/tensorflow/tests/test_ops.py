@@ -1085,3 +1085,31 @@ def test_zero_absorbs(name, left, right):
 def test_sparse_cross_entropy_of_masked_logits():
     logits = np.array([[1, -np.inf, 2], [-np.inf, -np.inf, 3], [0, 1, -np.inf]], np.float32)
     compare("SparseSoftmaxCrossEntropyWithLogits", {"features": logits, "labels": np.array([0, 2, 2])})
+
+
+def betainc(a, b, x, dtype="float64"):
+    with tf.device("HEADRACE"):
+        return tf.math.betainc(*(tf.constant(operand, dtype) for operand in np.broadcast_arrays(a, b, x))).numpy()
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-7), ("float64", 2e-14)])
+def test_betainc_of_unlike_parameters(dtype, tolerance):
+    large = np.array([3, 40, 1e3, 1e6, 1e9, 1e12, 1e15, 1e18, 1e30], dtype).astype("float64")[:, None]
+    x = np.minimum((np.array([1e-3, 0.5, 1, 5, 20]) / large).astype(dtype), np.array(0.75, dtype)).astype("float64")
+    exact = -np.expm1(large * np.log1p(-x))
+    np.testing.assert_allclose(betainc(1, large, x, dtype), exact, tolerance)
+    small = np.array([1e-6, 0.5, 1, 3], dtype).astype("float64")[:, None]
+    x = np.array([1e-6, 1e-3, 0.25, 0.75, 1 - 2.0**-20], dtype).astype("float64")
+    np.testing.assert_allclose(betainc(small, 1, x, dtype), x**small, tolerance)
+    np.testing.assert_allclose(betainc(large, 1, 1 - 1 / 2 / large, "float64"), (1 - 1 / 2 / large) ** large, 4e-15)
+
+
+def test_betainc_of_large_parameters():
+    a = np.array([1.5e3, 1.5e9, 1.5e12, 1.5e300, 1.5e308])
+    np.testing.assert_allclose(betainc(a, a, 0.5), 0.5, 1e-9)
+    # A standard deviation above the mean, on both sides of the change to a normal distribution.
+    below, above = 1e9, 1.00000001e9
+    for b in [1e10, 1e15]:
+        x = [(a + np.sqrt(a * b / (a + b))) / (a + b) for a in (below, above)]
+        values = betainc([below, above], b, x)
+        np.testing.assert_allclose(values[0], values[1], 1e-8)
