@@ -1092,6 +1092,16 @@ def betainc(a, b, x, dtype="float64"):
         return tf.math.betainc(*(tf.constant(operand, dtype) for operand in np.broadcast_arrays(a, b, x))).numpy()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_betainc_of_infinite_parameters(dtype):
+    inf, nan = np.inf, np.nan
+    cases = [(inf, 2, 0.5, 0), (2, inf, 0.5, 1), (inf, inf, 0.5, nan), (nan, inf, 0.5, nan), (inf, nan, 0.5, nan),
+             (-inf, 2, 0.5, nan), (2, -inf, 0.5, nan), (inf, inf, 0, 0), (inf, inf, 1, 1), (2, inf, 2, nan),
+             (1e-30, inf, 1e-30, 1), (inf, 1e30, 1 - 1e-6, 0)]  # fmt: skip
+    a, b, x, limit = np.array(cases * 1000).T  # no element takes many terms
+    np.testing.assert_array_equal(betainc(a, b, x, dtype), limit)
+
+
 @pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-7), ("float64", 2e-14)])
 def test_betainc_of_unlike_parameters(dtype, tolerance):
     large = np.array([3, 40, 1e3, 1e6, 1e9, 1e12, 1e15, 1e18, 1e30], dtype).astype("float64")[:, None]
