@@ -170,7 +170,7 @@ static double finite_betainc(double a, double b, double x) {
   return isnan(found) ? found : fmin(fmax(found, 0), 1);
 }
 
-/* Infinite parameters give the limits, where TensorFlow's kernels give NaN. */
+/* Infinite parameters give NaN, as in TensorFlow's kernels. */
 static double betainc(const double *numbers) {
   double a = numbers[0], b = numbers[1], x = numbers[2];
   if (!(x >= 0 && x <= 1) || a <= 0 || b <= 0) {
@@ -179,11 +179,8 @@ static double betainc(const double *numbers) {
   if (x == 0 || x == 1) {
     return x; /* also for a or b that are NaN, as TensorFlow's */
   }
-  if (isnan(a) || isnan(b) || (isinf(a) && isinf(b))) {
+  if (!isfinite(a) || !isfinite(b)) {
     return NAN;
-  }
-  if (isinf(a) || isinf(b)) {
-    return isinf(b);
   }
   return isinf(a + b) ? finite_betainc(a / 4, b / 4, x) : finite_betainc(a, b, x);
 }
