@@ -229,14 +229,8 @@ static hr_general_instance *find_idle(hr_general_instances *instances, uint64_t 
   return found;
 }
 
-/* A new one for the key, of the general plan that comes after `skipped` others. */
-static hr_general_instance *make_one(hr_general_instances *instances, hr_key *key, hr_device *device, int skipped) {
-  hr_plan *model = NULL;
-  if (hr__plan_find_model(key, device, skipped, true, &instances->spare, &model) != HR_GENERAL_FOUND) {
-    return NULL;
-  }
-  hr_general_instance *g = make_room(instances);
-  hr_status status = create(key, device, model, &instances->spare, g);
+/* The instance that was made or renumbered; NULL if that failed: it is dropped. */
+static hr_general_instance *unless_failed(hr_general_instances *instances, hr_general_instance *g, hr_status status) {
   if (status == HR_OK) {
     return g;
   }
@@ -246,17 +240,20 @@ static hr_general_instance *make_one(hr_general_instances *instances, hr_key *ke
   return NULL;
 }
 
+/* A new one for the key, of the general plan that comes after `skipped` others. */
+static hr_general_instance *make_one(hr_general_instances *instances, hr_key *key, hr_device *device, int skipped) {
+  hr_plan *model = NULL;
+  if (hr__plan_find_model(key, device, skipped, true, &instances->spare, &model) != HR_GENERAL_FOUND) {
+    return NULL;
+  }
+  hr_general_instance *g = make_room(instances);
+  return unless_failed(instances, g, create(key, device, model, &instances->spare, g));
+}
+
 /* The idle instance with new numbers; NULL: a guard refuses them. */
 static hr_general_instance *number_one(hr_general_instances *instances, const hr_key *key, hr_device *device,
                                        hr_general_instance *g) {
-  hr_status status = renumber(g, key, device, &instances->spare.values);
-  if (status == HR_OK) {
-    return g;
-  }
-  hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
-  hr_status_ignore(status);
-  drop(instances, g);
-  return NULL;
+  return unless_failed(instances, g, renumber(g, key, device, &instances->spare.values));
 }
 
 /* The first general plan that no guard refuses; NULL: there is none, or the key is better off with its own instance. */
