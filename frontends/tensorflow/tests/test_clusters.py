@@ -247,7 +247,9 @@ def numbers_by_two_handles(function):
     for uses, wrap in ((True, lambda f: f), (False, tf.function), (True, tf.function)):
         headrace_tensorflow.use_clusters(uses)
         variable, wrapped = tf.Variable([1.0, 2.0, 3.0]), wrap(function)
-        results.append([tensor.numpy().tolist() for _ in range(3) for tensor in (*wrapped(variable, variable), variable)])
+        results.append(
+            [tensor.numpy().tolist() for _ in range(3) for tensor in (*wrapped(variable, variable), variable)]
+        )
     assert results[0] == results[1] == results[2]
     return results[0]
 
