@@ -355,10 +355,6 @@ static hr_status check_options(const pjrt_client *client, const hrj_compile_opti
                             (long long)options->devices[i], client->device_count);
     }
   }
-  if (options->partitions > 1 && !client->devices[0].is_host) {
-    return hr_status_make(HR_STATUS_UNIMPLEMENTED,
-                          HRJ_PLATFORM ": a program over several devices whose memory is not the host's");
-  }
   return HR_OK;
 }
 
