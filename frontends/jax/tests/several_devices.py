@@ -88,6 +88,56 @@ def test_groups_of_a_mesh():
     check(mapped(lambda x: lax.psum(x, ("x", "y")), GRID, P("x", "y"), P())(x), blocks.sum((0, 2)))
 
 
+def square(devices=""):
+    axes = ", ".join(f'#stablehlo.mesh_axis<name = "{name}", size = 2>' for name in "xy")
+    return f"#stablehlo.mesh<axes = [{axes}]{devices}>"
+
+
+def axes_of(*axes):
+    return ", ".join(f"#stablehlo.axis_ref<name = {axis}>" for axis in axes)
+
+
+ALONG = [
+    ("@mesh", axes_of('"x"'), [[0, 1, 2, 3]]),
+    ("@mesh", "", [[0], [1], [2], [3]]),
+    ("@mesh", axes_of('"x", sub_axis_info = (1)2'), [[0, 2], [1, 3]]),
+    ("@mesh", axes_of('"x", sub_axis_info = (2)2'), [[0, 1], [2, 3]]),
+    (square(), axes_of('"x"'), [[0, 2], [1, 3]]),
+    (square(), axes_of('"y"', '"x"'), [[0, 2, 1, 3]]),
+    (square(", device_ids = dense<[0, 2, 1, 3]> : tensor<4xi64>"), axes_of('"x"'), [[0, 1], [2, 3]]),
+]
+
+
+@pytest.mark.parametrize(("grid", "axes", "groups"), ALONG)
+def test_groups_along_axes_of_a_mesh(grid, axes, groups, monkeypatch):
+    """Groups as JAX 0.11 writes them."""
+    from jax._src import compiler
+    from jax.extend.mlir import ir
+
+    original = compiler.backend_compile_and_load
+
+    def change(op):
+        if op.name in ("stablehlo.all_reduce", "stablehlo.all_gather"):
+            text = f"#stablehlo.replica_group_mesh_axes<mesh = {grid}, axes = [{axes}]>"
+            op.attributes["replica_groups"] = ir.Attribute.parse(text)
+        return ir.WalkResult.ADVANCE
+
+    def compile_changed(backend, module, *arguments, **named):
+        with module.context:
+            module.operation.walk(change)
+        return original(backend, module, *arguments, **named)
+
+    monkeypatch.setattr(compiler, "backend_compile_and_load", compile_changed)
+    parts = X.reshape(4, 2, 4)
+    sums = np.empty_like(parts)
+    for group in groups:
+        sums[group] = parts[group].sum(0)
+    check(mapped(lambda x: lax.psum(x, "x"), LINE, P("x"), P("x"))(put(X, LINE, "x")), sums.reshape(8, 4))
+    if len(groups) == 1:
+        gathered = mapped(lambda x: lax.all_gather(x, "x", tiled=True), LINE, P("x"), P())(put(X, LINE, "x"))
+        check(gathered, parts[groups[0]].reshape(8, 4))
+
+
 def test_a_sum_has_the_same_bits_on_all_devices():
     x = np.random.default_rng(0).normal(size=(4, 1000)).astype(np.float32)
     got = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(x)

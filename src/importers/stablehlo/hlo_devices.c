@@ -46,14 +46,33 @@ static bool find_row(hr__hlo *hlo, int rows, int columns, const int64_t *numbers
   return false;
 }
 
+/* The group along axes of a mesh; false after a failure. */
+static bool find_along(hr__hlo *hlo, const hr__vhlo_sharding *groups, hr__hlo_group *out) {
+  int device = hr__hlo_device(hlo->import), count = hr__hlo_device_count(hlo->import), found = 0;
+  *out = (hr__hlo_group){.count = hr__vhlo_shards(groups, 0), .place = hr__vhlo_shard(groups, device, 0)};
+  for (int i = 0; i < count; ++i) {
+    if (hr__vhlo_is_in_group(groups, device, i)) {
+      out->devices[hr__vhlo_shard(groups, i, 0)] = i, ++found;
+    }
+  }
+  if (found != out->count) {
+    HR__HLO_WRONG(hlo, "%d of a group's %d devices are of the program", found, out->count);
+  }
+  return found == out->count;
+}
+
 /* Numbers of devices if there is a channel; else those of replicas, of which there is one. Groups of all_reduce and its
  * like have devices if use_global_device_ids is there. */
 static bool find_group(hr__hlo *hlo, bool has_flag, hr__hlo_group *out) {
   int64_t numbers[HR__VHLO_PLACES_MAX];
   hr__vhlo_type type = {0};
+  hr__vhlo_sharding along;
   hr__span bytes;
   const hr__vhlo_module *module = &hlo->import->module;
   int attribute = hr__vhlo_find(module, hlo->op, "replica_groups");
+  if (hr__vhlo_groups_of(module, attribute, &along)) {
+    return find_along(hlo, &along, out);
+  }
   bool is_found = hr__vhlo_tensor(module, attribute, &type, &bytes) && type.rank == 2 &&
                   hr__vhlo_ints(module, attribute, numbers) >= 0;
   int64_t channel = hr__hlo_int(hlo, "channel_id", 0);
@@ -62,7 +81,7 @@ static bool find_group(hr__hlo *hlo, bool has_flag, hr__hlo_group *out) {
   }
   bool has_devices = channel > 0 && (!has_flag || hr__hlo_int(hlo, "use_global_device_ids", 0) != 0);
   if (!is_found) {
-    HR__HLO_REFUSE(hlo, "its groups are no list of devices");
+    HR__HLO_REFUSE(hlo, "its groups are no list of devices and no axes of a mesh");
     return false;
   }
   *out = group_of_all(hlo);

@@ -174,6 +174,11 @@ bool hr__vhlo_sharding_of(const hr__vhlo_module *module, int attribute, hr__vhlo
 /* The sharding of an operand or a result of a manual computation. */
 bool hr__vhlo_sharding_at(const hr__vhlo_module *module, const hr__vhlo_op *op, bool is_result, int index,
                           hr__vhlo_sharding *out);
+/* The groups of a collective's devices along axes of a mesh: each has the devices that differ in the splits of dim 0
+ * alone, in the order of their shards. False for other attributes. */
+bool hr__vhlo_groups_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out);
+/* True if both devices are in one group. */
+bool hr__vhlo_is_in_group(const hr__vhlo_sharding *groups, int device, int other);
 /* True if a manual computation has an axis of this name as its own. */
 bool hr__vhlo_is_manual(const hr__vhlo_module *module, const hr__vhlo_op *op, const char *axis);
 /* The sharding that an operation has as its property; false: there is none. */

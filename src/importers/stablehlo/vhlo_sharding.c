@@ -3,6 +3,10 @@
  *   mesh      <["x"=2, "y"=4]>                    devices in row-major order, unless the mesh lists them
  *   sharding  <@mesh, [{"x"}, {"y":(1)2}]>        for each dim its axes, major first, or parts of them
  *             unreduced={"z"}                     axes along which shards are the terms of a sum
+ *
+ * And VHLO's own meshes, whose axes are the groups of a collective:
+ *
+ *   groups    <@mesh, [<"x">, <"y", (1)2>]>       devices that differ in these axes alone, in their order
  */
 #include "importers/stablehlo/vhlo.h"
 
@@ -18,18 +22,29 @@ enum {
   SHARDING_2 = 15,
   SHARDINGS_2 = 16,
   SHARDING_3 = 17,
-  SYMBOL = 4 /* builtin: a reference to a mesh */
+  SYMBOL = 4,          /* builtin: a reference to a mesh */
+  GROUP_SUB_AXIS = 21, /* of VHLO */
+  GROUP_AXIS_REFERENCE = 22,
+  GROUP_AXES = 23,
+  GROUP_MESH_AXIS = 24,
+  GROUP_MESH = 25
 };
 
-/* A reader behind the code of one of Shardy's attributes; false for others. */
-static bool open_one(const hr__vhlo_module *module, int attribute, hr__reader *out_reader, int *out_code) {
+/* A reader behind the code of an attribute of a dialect; false for others. */
+static bool open_of(const hr__vhlo_module *module, int attribute, const char *dialect, hr__reader *out_reader,
+                    int *out_code) {
   if (attribute < 0 || attribute >= module->attribute_count) {
     return false;
   }
   const hr__vhlo_entry *entry = &module->attributes[attribute];
   *out_reader = hr__reader_of(entry->bytes);
   *out_code = hr__read_count(out_reader, INT16_MAX);
-  return entry->is_custom && strcmp(entry->dialect, "sdy") == 0 && !out_reader->has_failed;
+  return entry->is_custom && strcmp(entry->dialect, dialect) == 0 && !out_reader->has_failed;
+}
+
+/* One of Shardy's. */
+static bool open_one(const hr__vhlo_module *module, int attribute, hr__reader *out_reader, int *out_code) {
+  return open_of(module, attribute, "sdy", out_reader, out_code);
 }
 
 static int read_attribute(const hr__vhlo_module *module, hr__reader *reader) {
@@ -59,14 +74,21 @@ static bool read_axis(const hr__vhlo_module *module, int attribute, hr__vhlo_mes
   return !reader.has_failed && size > 0 && size <= HR__VHLO_DEVICES_MAX;
 }
 
-static bool read_devices(hr__reader *reader, hr__vhlo_mesh *out) {
-  int count = read_length(reader);
+static bool count_devices(hr__vhlo_mesh *out) {
   out->device_count = 1;
   for (int i = 0; i < out->axis_count; ++i) {
     out->device_count *= out->sizes[i];
     if (out->device_count > HR__VHLO_DEVICES_MAX) {
       return false;
     }
+  }
+  return true;
+}
+
+static bool read_devices(hr__reader *reader, hr__vhlo_mesh *out) {
+  int count = read_length(reader);
+  if (!count_devices(out)) {
+    return false;
   }
   for (int i = 0; i < out->device_count; ++i) {
     int64_t device = i < count ? hr__read_signed(reader) : i;
@@ -150,6 +172,16 @@ static int axis_of(const hr__vhlo_mesh *mesh, const char *name) {
   return -1;
 }
 
+/* The places of an axis that a split has. */
+static bool read_part(hr__reader *reader, const hr__vhlo_sharding *sharding, hr__vhlo_split *out) {
+  int64_t before = hr__read_signed(reader), size = hr__read_signed(reader), whole = sharding->mesh.sizes[out->axis];
+  if (reader->has_failed || before < 1 || before > whole || size < 1 || size > whole || whole % (before * size) != 0) {
+    return false;
+  }
+  out->before = (int)before, out->size = (int)size;
+  return true;
+}
+
 static bool read_reference(const hr__vhlo_module *module, int attribute, int dim, hr__vhlo_sharding *out) {
   hr__reader reader, inside;
   int code;
@@ -163,12 +195,8 @@ static bool read_reference(const hr__vhlo_module *module, int attribute, int dim
   }
   split.before = 1, split.size = out->mesh.sizes[split.axis];
   if ((sub & 1) != 0) {
-    if (sub >> 1 > INT32_MAX || !open_one(module, (int)(sub >> 1), &inside, &code) || code != SUB_AXIS) {
-      return false;
-    }
-    split.before = (int)hr__read_signed(&inside), split.size = (int)hr__read_signed(&inside);
-    if (inside.has_failed || split.before < 1 || split.size < 1 ||
-        out->mesh.sizes[split.axis] % (split.before * split.size) != 0) {
+    if (sub >> 1 > INT32_MAX || !open_one(module, (int)(sub >> 1), &inside, &code) || code != SUB_AXIS ||
+        !read_part(&inside, out, &split)) {
       return false;
     }
   }
@@ -309,6 +337,116 @@ bool hr__vhlo_is_replica(const hr__vhlo_sharding *sharding, int device, int othe
     }
   }
   return true;
+}
+
+/* ---- groups of devices ---- */
+
+/* A reader behind the code of one of VHLO's attributes; false for those of another code. */
+static bool open_vhlo(const hr__vhlo_module *module, int attribute, int code, hr__reader *out_reader) {
+  int found;
+  return open_of(module, attribute, "vhlo", out_reader, &found) && found == code;
+}
+
+static bool read_group_axis(const hr__vhlo_module *module, int attribute, hr__vhlo_mesh *out) {
+  hr__reader reader;
+  if (!open_vhlo(module, attribute, GROUP_MESH_AXIS, &reader)) {
+    return false;
+  }
+  const char *name = hr__vhlo_text(module, read_attribute(module, &reader));
+  int64_t size = hr__read_signed(&reader);
+  if (reader.has_failed || name == NULL || size < 1 || size > HR__VHLO_DEVICES_MAX) {
+    return false;
+  }
+  out->names[out->axis_count] = name;
+  out->sizes[out->axis_count++] = (int)size;
+  return true;
+}
+
+/* A mesh, or the name of one. */
+static bool read_group_mesh(const hr__vhlo_module *module, int attribute, hr__vhlo_mesh *out) {
+  const char *name = hr__vhlo_text(module, attribute);
+  hr__reader reader;
+  int axes[HR__VHLO_AXES_MAX];
+  int64_t devices[HR__VHLO_PLACES_MAX];
+  if (name != NULL) {
+    return find_mesh(module, name, out);
+  }
+  *out = (hr__vhlo_mesh){0};
+  if (!open_vhlo(module, attribute, GROUP_MESH, &reader)) {
+    return false;
+  }
+  int count = hr__vhlo_list(module, read_attribute(module, &reader), HR__VHLO_AXES_MAX, axes);
+  uint64_t listed = hr__read_number(&reader); /* the devices' number and a flag */
+  bool has_list = (listed & 1) != 0, is_read = !reader.has_failed && count >= 0 && count <= HR__VHLO_AXES_MAX;
+  for (int i = 0; i < count && is_read; ++i) {
+    is_read = read_group_axis(module, axes[i], out);
+  }
+  if (!is_read || !count_devices(out) || listed >> 1 > INT32_MAX ||
+      (has_list && hr__vhlo_ints(module, (int)(listed >> 1), devices) != out->device_count)) {
+    return false;
+  }
+  for (int i = 0; i < out->device_count && is_read; ++i) {
+    int64_t device = has_list ? devices[i] : i;
+    is_read = device >= 0 && device < HR__VHLO_DEVICES_MAX;
+    out->devices[i] = (int)device;
+  }
+  return is_read;
+}
+
+static bool read_group_split(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out) {
+  hr__reader reader, inside;
+  if (!open_vhlo(module, attribute, GROUP_AXIS_REFERENCE, &reader)) {
+    return false;
+  }
+  const char *name = hr__vhlo_text(module, read_attribute(module, &reader));
+  hr__vhlo_split split = {.axis = name != NULL ? axis_of(&out->mesh, name) : -1, .before = 1};
+  int sub = hr__read_number(&reader) != 0 ? read_attribute(module, &reader) : -1; /* a flag in front */
+  if (reader.has_failed || split.axis < 0) {
+    return false;
+  }
+  split.size = out->mesh.sizes[split.axis];
+  if (sub >= 0 && (!open_vhlo(module, sub, GROUP_SUB_AXIS, &inside) || !read_part(&inside, out, &split))) {
+    return false;
+  }
+  out->splits[out->split_count++] = split;
+  return true;
+}
+
+bool hr__vhlo_groups_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out) {
+  hr__reader reader;
+  int axes[HR__VHLO_AXES_MAX];
+  *out = (hr__vhlo_sharding){.rank = 1};
+  if (!open_vhlo(module, attribute, GROUP_AXES, &reader) ||
+      !read_group_mesh(module, read_attribute(module, &reader), &out->mesh)) {
+    return false;
+  }
+  int count = hr__vhlo_list(module, read_attribute(module, &reader), HR__VHLO_AXES_MAX, axes);
+  bool is_read = !reader.has_failed && count >= 0 && count <= HR__VHLO_AXES_MAX;
+  for (int i = 0; i < count && is_read; ++i) {
+    is_read = read_group_split(module, axes[i], out);
+  }
+  return is_read && hr__vhlo_shards(out, 0) <= out->mesh.device_count;
+}
+
+/* The place of a device on an axis, without those that the splits have. */
+static int rest_of(const hr__vhlo_sharding *groups, int device, int axis) {
+  int at = coordinate(&groups->mesh, device, axis), rest = at;
+  for (int i = 0; i < groups->split_count && at >= 0; ++i) {
+    const hr__vhlo_split *split = &groups->splits[i];
+    int after = groups->mesh.sizes[split->axis] / (split->before * split->size);
+    rest -= split->axis == axis ? at / after % split->size * after : 0;
+  }
+  return rest;
+}
+
+bool hr__vhlo_is_in_group(const hr__vhlo_sharding *groups, int device, int other) {
+  const hr__vhlo_mesh *mesh = &groups->mesh;
+  for (int axis = 0; axis < mesh->axis_count; ++axis) {
+    if (coordinate(mesh, other, axis) < 0 || rest_of(groups, device, axis) != rest_of(groups, other, axis)) {
+      return false;
+    }
+  }
+  return mesh->axis_count > 0 || device == other;
 }
 
 bool hr__vhlo_constraint(const hr__vhlo_module *module, const hr__vhlo_op *op, hr__vhlo_sharding *out) {
