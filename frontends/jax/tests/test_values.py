@@ -73,6 +73,25 @@ def test_floats_become_the_nearest_integer_that_there_is(source, dtype):
     np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x.astype(dtype))(x)), np.array(expected, dtype))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("function", [jnp.maximum, jnp.minimum])
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.5, np.nan])
+def test_extremes_of_numbers(function, number, dtype):
+    """-0 is less than 0."""
+    x = np.array([0.0, -0.0, 1, -1, 1.5, np.nan, -np.nan, np.inf, -np.inf] * 5).astype(jnp.dtype(dtype))
+    wide = x.astype(float)
+    best = np.maximum if function is jnp.maximum else np.minimum
+    sign = np.logical_and if function is jnp.maximum else np.logical_or
+    expected = best(wide, number)
+    zeros = (wide == 0) & (number == 0)
+    expected[zeros] = np.where(sign(np.signbit(wide), np.signbit(number)), -0.0, 0.0)[zeros]
+    for order in (1, -1):
+        got = jax.jit(lambda x, order=order: function(*(x, jnp.asarray(number, dtype))[::order]))(x)
+        got = np.asarray(got).astype(float)
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.signbit(got)[zeros], np.signbit(expected)[zeros])
+
+
 def test_indices_outside():
     x, index = np.arange(12.0).reshape(4, 3), np.array([-5, -1, 0, 3, 4, 2**31 - 1, -(2**31)])
     inside = np.clip(np.where((index < 0) & (index >= -4), index + 4, index), 0, 3)

@@ -49,11 +49,34 @@ static hr_value best_complex(hr__hlo *hlo, hr_value x, hr_value y) {
   return CALL(hlo, WHERE, CALL(hlo, LOGICAL_OR, is_better, is_second), x, y);
 }
 
+/* True if an operand is known to be the same number everywhere. If that is a zero, out_wins tells if it is the extreme
+ * of itself and another zero: -0 is less than +0. */
+static bool is_number(const hr__hlo *hlo, int index, bool *out_wins) {
+  hr_scalar number;
+  if (!hr__hlo_number_of(hlo, hlo->op->operands[index], &number) || number.dtype != HR_DTYPE_F64) {
+    return false;
+  }
+  *out_wins = (hlo->function == HR_FUNCTIONAL_MINIMUM) == (signbit(number.value.f[0]) != 0);
+  return true;
+}
+
+/* The larger or smaller one of floats. Of equal ones the function has the second: that is the right zero if one of them
+ * is known. Of two other zeros it is the second one, too, as selects of signs would double the time. */
+static hr_value best_float(hr__hlo *hlo, hr_value x, hr_value y) {
+  bool wins = true, is_second = is_number(hlo, 1, &wins);
+  bool is_turned = is_second ? !wins : is_number(hlo, 0, &wins) && wins;
+  return hr_graph_add(hlo->graph, hlo->function, IN(is_turned ? y : x, is_turned ? x : y), PLAIN);
+}
+
 /* Of flags the function is another one. */
 void hr__hlo_lower_arithmetic(hr__hlo *hlo) {
   bool is_extreme = hlo->function == HR_FUNCTIONAL_MAXIMUM || hlo->function == HR_FUNCTIONAL_MINIMUM;
   if (is_extreme && hr_dtype_is_complex(hr__hlo_result_type(hlo, 0).dtype) && hr__hlo_expect(hlo, 2, 1, 0)) {
     hr__hlo_set(hlo, 0, best_complex(hlo, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1)));
+    return;
+  }
+  if (is_extreme && hr_dtype_is_real(hr__hlo_result_type(hlo, 0).dtype) && hr__hlo_expect(hlo, 2, 1, 0)) {
+    hr__hlo_set(hlo, 0, best_float(hlo, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1)));
     return;
   }
   if (hr__hlo_result_type(hlo, 0).dtype == HR_DTYPE_BOOL) {
