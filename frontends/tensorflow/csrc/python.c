@@ -1,7 +1,7 @@
 /* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions request no XLA
- * (jit.py), and tensors are copied through copies.c (copies.py).
+ * (jit.py), calls of functions are shorter (calls.py), and tensors are copied through copies.c (copies.py).
  *
- * A process without Python needs neither. Without the package there is one warning.
+ * A process without Python needs none of them. Without the package there is one warning.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,6 +18,7 @@ static const char run_modules[] =
     "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
     "    folder = package.submodule_search_locations[0]\n"
     "    runpy.run_path(folder + '/jit.py')['ignore_jit_compile']()\n"
+    "    runpy.run_path(folder + '/calls.py')['shorten_calls']()\n"
     "    runpy.run_path(folder + '/copies.py')['copy_directly'](%llu, %llu)\n"
     "try:\n"
     "    _headrace()\n"
