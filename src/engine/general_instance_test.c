@@ -569,28 +569,50 @@ HR_TEST(a_plan_further_off_serves_a_key_that_the_nearest_refuses) {
   close_user(&u);
 }
 
-/* x[SHIFT] .. x[SHIFT + n - 1] become twice x[0] .. x[n - 1]; x is 1, 2, 3, .. */
-enum { SHIFT = 2000 };
-static void expect_shifted(user *u, int64_t n) {
-  static float values[3 * SHIFT];
-  int64_t all_dims[1] = {3 * SHIFT}, dims[1] = {n}, strides[1] = {1};
-  hr_scalar two = hr_scalar_f64(2);
+enum { SHIFT = 2000, SHIFTED_MAX = 5 * SHIFT, SHIFTED = 3 };
+
+/* 1, 2, 3, .. */
+static hr_view make_shiftable(user *u) {
+  static float values[SHIFTED_MAX];
+  static int64_t all_dims[1] = {SHIFTED_MAX}, strides[1] = {1};
   hr_view all = {.dtype = HR_DTYPE_F32, .rank = 1, .dims = all_dims, .strides = strides};
-  for (int i = 0; i < 3 * SHIFT; ++i) {
+  for (int i = 0; i < SHIFTED_MAX; ++i) {
     values[i] = (float)(i + 1);
   }
   HR_ASSERT_OK(hr_buffer_create(u->device, sizeof values, &all.buffer));
   HR_ASSERT_OK(hr_stream_write(u->stream, &all, values));
-  hr_view from = all, to = all;
+  return all;
+}
+
+/* x[shift] .. x[shift + n - 1] become twice x[0] .. x[n - 1]. */
+static void record_shifted(user *u, const hr_view *x, int64_t n, int64_t shift) {
+  int64_t dims[1] = {n};
+  hr_scalar two = hr_scalar_f64(2);
+  hr_view from = *x, to = *x;
   from.dims = to.dims = dims;
-  to.offset = SHIFT;
+  to.offset = shift;
   hr_view factors[2] = {from, {.scalar = &two, .dtype = two.dtype}};
   HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, factors, 1, &to));
-  HR_ASSERT_OK(hr_stream_read(u->stream, &all, values));
-  hr_buffer_release(all.buffer);
-  for (int i = 0; i < 3 * SHIFT; ++i) {
-    bool is_shifted = i >= SHIFT && i < SHIFT + n;
-    HR_ASSERT_EQ(values[i], (float)(is_shifted ? 2 * (i - SHIFT + 1) : i + 1));
+}
+
+/* The views of the last two buffers are the same, so only one's overlaps are compared. */
+static void expect_shifted(user *u, int64_t n) {
+  static const int64_t shifts[SHIFTED] = {2 * SHIFT, SHIFT, SHIFT};
+  static float values[SHIFTED_MAX];
+  hr_view all[SHIFTED];
+  for (int k = 0; k < SHIFTED; ++k) {
+    all[k] = make_shiftable(u);
+  }
+  for (int k = 0; k < SHIFTED; ++k) {
+    record_shifted(u, &all[k], n, shifts[k]);
+  }
+  for (int k = 0; k < SHIFTED; ++k) {
+    HR_ASSERT_OK(hr_stream_read(u->stream, &all[k], values));
+    hr_buffer_release(all[k].buffer);
+    for (int i = 0; i < SHIFTED_MAX; ++i) {
+      bool is_shifted = i >= shifts[k] && i < shifts[k] + n;
+      HR_ASSERT_EQ(values[i], (float)(is_shifted ? 2 * (i - shifts[k] + 1) : i + 1));
+    }
   }
 }
 

@@ -119,9 +119,99 @@ static void general_fini(hr_generals *generals, general *g) {
   *g = (general){0};
 }
 
+/* The key's words; those that vary have the names of their polynomials, which no word in use equals. */
+static uint64_t *name_words(const general *g, const hr_key *key) {
+  uint64_t *names = hr_malloc((key->word_count + 1) * sizeof *names);
+  if (names != NULL) {
+    memcpy(names, key->words, key->word_count * sizeof *names);
+  }
+  for (size_t i = 0; names != NULL && i < g->words.count && g->words.data[i].at < key->word_count; ++i) {
+    names[g->words.data[i].at] = (uint64_t)INT64_MIN + g->words.data[i].value;
+  }
+  return names;
+}
+
+/* The number of uses that are of the first one's buffer. */
+static size_t count_of_buffer(const hr_key_use *first, const hr_key_use *end) {
+  const hr_key_use *next = first;
+  while (next < end && next->local == first->local) {
+    ++next;
+  }
+  return (size_t)(next - first);
+}
+
+/* True if two uses have the same view, whatever the dims are. */
+static bool is_named_alike(const hr_key *key, const uint64_t *names, const hr_key_use *a, const hr_key_use *b) {
+  size_t words = hr__key_use_words(key, a);
+  return a->is_output == b->is_output && words == hr__key_use_words(key, b) &&
+         memcmp(names + a->word, names + b->word, words * sizeof *names) == 0;
+}
+
+/* True if the last of a buffer's uses reads what an earlier one reads, with no write in between: the two overlap the
+ * same writes. */
+static bool reads_again(const hr_key *key, const uint64_t *names, const hr_key_use *first, const hr_key_use *last) {
+  bool does = false;
+  for (const hr_key_use *each = last; !does && !last->is_output && each > first && !each[-1].is_output; --each) {
+    does = is_named_alike(key, names, &each[-1], last);
+  }
+  return does;
+}
+
+/* Keeps one of reads that overlap the same writes. */
+static void drop_reads(const hr_key *key, const uint64_t *names, hr_key_uses *uses) {
+  size_t kept = 0, first = 0; /* of the buffer's */
+  for (size_t i = 0; i < uses->count; ++i) {
+    first = kept > 0 && uses->data[kept - 1].local == uses->data[i].local ? first : kept;
+    uses->data[kept] = uses->data[i];
+    kept += !reads_again(key, names, uses->data + first, uses->data + kept);
+  }
+  uses->count = kept;
+}
+
+static uint64_t hash_names(const hr_key *key, const uint64_t *names, const hr_key_use *uses, size_t count) {
+  uint64_t hash = HR_HASH_SEED;
+  for (size_t i = 0; i < count; ++i) {
+    hash = hr_hash_words(hr_hash_mix(hash, uses[i].is_output), names + uses[i].word, hr__key_use_words(key, &uses[i]));
+  }
+  return hash;
+}
+
+/* True if two buffers have the same views, whatever the dims are. */
+static bool are_named_alike(const hr_key *key, const uint64_t *names, const hr_key_use *a, const hr_key_use *b,
+                            size_t count) {
+  bool are = true;
+  for (size_t i = 0; are && i < count; ++i) {
+    are = is_named_alike(key, names, &a[i], &b[i]);
+  }
+  return are;
+}
+
+/* Keeps one buffer of those that have the same views, as in alike layers: their views overlap alike. */
+static void drop_repeated(const hr_key *key, const uint64_t *names, hr_key_uses *uses) {
+  hr_table first = {0}; /* the place of each kind's first use, from 1 on */
+  hr_key_use *all = uses->data;
+  const hr_key_use *end = all + uses->count;
+  size_t kept = 0, count;
+  for (const hr_key_use *from = all; from < end; from += count) {
+    count = count_of_buffer(from, end);
+    uint64_t hash = hash_names(key, names, from, count);
+    size_t known = (size_t)(uintptr_t)hr_table_get(&first, hash);
+    if (known != 0 && count_of_buffer(all + known - 1, all + kept) == count &&
+        are_named_alike(key, names, all + known - 1, from, count)) {
+      continue;
+    }
+    memmove(all + kept, from, count * sizeof *all);
+    (void)!(known != 0 || hr_table_put(&first, hash, (void *)(uintptr_t)(kept + 1)));
+    kept += count;
+  }
+  uses->count = kept;
+  hr_table_fini(&first);
+}
+
 /* Keeps what has_structure needs; it is never true without memory, or if what windows leave has to be computed. */
 static void keep_structure(general *g, const hr_key *key) {
   size_t *varying = hr_malloc((g->words.count + 1) * sizeof *varying);
+  uint64_t *names = name_words(g, key);
   g->key_words = key->word_count, g->record_count = key->record_count;
   g->buffer_count = key->buffer_count, g->local_count = key->local_count;
   g->has_layouts = key->layouts != NULL, g->threads = key->threads;
@@ -129,12 +219,15 @@ static void keep_structure(general *g, const hr_key *key) {
   for (size_t i = 0; varying != NULL && i < g->words.count; ++i) {
     varying[i] = g->words.data[i].at;
   }
-  if (varying != NULL && g->locals != NULL && !hr__key_has_windows(key) &&
+  if (varying != NULL && names != NULL && g->locals != NULL && !hr__key_has_windows(key) &&
       hr__key_find_uses(key, g->words.count, varying, &g->uses)) {
+    drop_reads(key, names, &g->uses);
+    drop_repeated(key, names, &g->uses);
     memcpy(g->locals, key->locals, key->local_count * sizeof *g->locals);
     g->overlaps = hr__key_hash_uses(key, &g->uses);
   }
   hr_free(varying);
+  hr_free(names);
 }
 
 /* The values of all polynomials; false: one has no value here. */

@@ -964,6 +964,10 @@ static bool read_uses(const hr_key *key, const hr_key_use *from, size_t count, u
   return differ;
 }
 
+size_t hr__key_use_words(const hr_key *key, const hr_key_use *use) {
+  return 1 + (size_t)words_behind(key->words[use->word]);
+}
+
 uint64_t hr__key_hash_uses(const hr_key *key, const hr_key_uses *list) {
   use some[STACK_USES], *uses = list->count <= STACK_USES ? some : hr_malloc(list->count * sizeof *uses);
   uint64_t hash = HR_HASH_SEED;
