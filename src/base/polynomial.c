@@ -9,11 +9,11 @@ static const int64_t VARIABLE_MAX = INT64_C(1) << 31;
 
 /* Sets of monomials, a bit for each, the simplest first. Those of two variables are at the end. */
 static const unsigned sets[] = {
-    0x1,  0x2,  0x3,  0x8,  0xb,                                /* 1; x; 1 x; x^2; 1 x x^2 */
+    0x1,  0x2,  0x3,  0x8,  0xa,  0xb,                          /* 1; x; 1 x; x^2; x x^2; 1 x x^2 */
     0x4,  0x5,  0x10, 0x20, 0x7,  0x12, 0x14, 0x11, 0x25, 0x17, /* y; 1 y; xy; y^2; 1 x y; x xy; y xy; 1 xy; .. */
     0x40, 0x80, 0x50, 0x90, 0x54, 0x92, 0x41, 0x81,             /* x^2 y; xy^2; and with xy, with y or x, with 1 */
 };
-enum { SETS = sizeof sets / sizeof *sets, SETS_OF_ONE = 5 };
+enum { SETS = sizeof sets / sizeof *sets, SETS_OF_ONE = 6 };
 
 static void monomials_at(int64_t x, int64_t y, __int128 m[HR_MONOMIALS]) {
   m[0] = 1, m[1] = x, m[2] = y, m[3] = (__int128)x * x, m[4] = (__int128)x * y, m[5] = (__int128)y * y;

@@ -43,6 +43,9 @@ static int64_t quarter(int64_t x, int64_t y) {
 static int64_t scores(int64_t x, int64_t y) {
   return (void)y, 12 * x * x - 7 * x + 3;
 }
+static int64_t pairs(int64_t x, int64_t y) {
+  return (void)y, 64 * (x * (x + 1) / 2);
+}
 static int64_t pixels(int64_t x, int64_t y) {
   return 16 * x * y;
 }
@@ -75,6 +78,10 @@ HR_TEST(numbers_of_one_dim) {
     check(4, all[i], false);
     check(COUNT, all[i], false);
   }
+}
+
+HR_TEST(three_samples_are_enough_for_pairs) {
+  check(3, pairs, false);
 }
 
 HR_TEST(numbers_of_two_dims) {

@@ -327,13 +327,14 @@ bool hr_schedule_find_parts(const hr_schedule *schedule, size_t *out_first) {
   return !w.failed;
 }
 
-/* Checks a renumbered step, and estimates it again. */
-static hr_status finish_step(const hr_schedule *schedule, const hr_step *step) {
+static hr_status check_step(const hr_step *step) {
+  return step->kind == HR_STEP_KERNEL ? check_kernel(step->kernel) : HR_OK;
+}
+
+void hr_schedule_count_traffic(const hr_schedule *schedule, const hr_step *step) {
   if (step->kind == HR_STEP_KERNEL) {
-    HR_RETURN_IF_ERROR(check_kernel(step->kernel));
     hr_kernel_count_traffic(&schedule->program, (hr_kernel *)step->kernel, (hr_kernel_arg *)step->kernel->args);
   }
-  return HR_OK;
 }
 
 static hr_status place_again(hr_schedule *schedule) {
@@ -352,7 +353,8 @@ hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_
   }
   for (int i = 0; i < schedule->step_count; ++i) {
     ((hr_step *)schedule->steps)[i].like = 0; /* the numbers that differ may be those of like kernels */
-    HR_RETURN_IF_ERROR(finish_step(schedule, &schedule->steps[i]));
+    HR_RETURN_IF_ERROR(check_step(&schedule->steps[i]));
+    hr_schedule_count_traffic(schedule, &schedule->steps[i]);
   }
   if (out_places != NULL) {
     out_places->held = out_places->needed;
@@ -408,7 +410,7 @@ hr_status hr_schedule_replace(hr_schedule *schedule, hr_number_places *places, c
     }
   }
   for (int i = 0; i < schedule->step_count; ++i) {
-    HR_RETURN_IF_ERROR(out_changed[i + 1] ? finish_step(schedule, &schedule->steps[i]) : HR_OK);
+    HR_RETURN_IF_ERROR(out_changed[i + 1] ? check_step(&schedule->steps[i]) : HR_OK);
   }
   bool is_outsized = places->held > HELD_MIN && places->held - places->held / 4 > places->needed;
   if (!moves && !is_outsized) {

@@ -49,8 +49,11 @@ static inline size_t hr_schedule_part_count(const hr_schedule *schedule) {
 }
 /* The position of each part's first number, and at last the count of all; false when memory is out. */
 HR_MUST_USE bool hr_schedule_find_parts(const hr_schedule *schedule, size_t *out_first);
-/* As hr_schedule_renumber, at the places of the values that are new. Sets for each part whether it has one. */
+/* As hr_schedule_renumber, at the places of the values that are new, but without estimates. Sets for each part whether
+ * it has one. */
 HR_MUST_USE hr_status hr_schedule_replace(hr_schedule *schedule, hr_number_places *places, const int64_t *values,
                                           const bool *is_new, bool *out_changed);
+/* Estimates a renumbered step again. */
+void hr_schedule_count_traffic(const hr_schedule *schedule, const hr_step *step);
 
 #endif

@@ -24,6 +24,8 @@ static void fini(const hr_general_instances *instances, hr_general_instance *g) 
   hr__plan_release(g->model);
   hr_vector_fini(&g->values);
   hr_vector_fini(&g->places.all);
+  hr_vector_fini(&g->estimates);
+  hr_free(g->is_counted);
   hr_free(g->is_changed);
   hr_free(g->like);
   hr_free(g->same);
@@ -125,6 +127,10 @@ static void find_varying(hr_general_instance *g, int step_count) {
   }
 }
 
+static hr_status no_memory(void) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the steps of a general plan");
+}
+
 static hr_status find_steps(hr_general_instance *g, const hr_schedule *schedule, const hr_general_numbers *numbers) {
   size_t count = hr_schedule_part_count(schedule);
   part_numbers n = {0};
@@ -139,7 +145,7 @@ static hr_status find_steps(hr_general_instance *g, const hr_schedule *schedule,
   if (ok) {
     find_varying(g, schedule->step_count);
   }
-  return ok ? HR_OK : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for the steps of a general plan");
+  return ok ? HR_OK : no_memory();
 }
 
 /* Takes over the values and the reference to the model, also when it fails. */
@@ -152,9 +158,10 @@ static hr_status create(const hr_key *key, hr_device *device, hr_plan *model, hr
   }
   HR_RETURN_IF_ERROR(hr__instance_create_of(plan, device, &out->instance));
   HR_RETURN_IF_ERROR(find_steps(out, &plan->schedule, numbers));
-  out->values = numbers->values;
-  numbers->values = (hr_numbers){0};
-  return HR_OK;
+  out->is_counted = hr__plan_find_counted(plan, &numbers->estimates);
+  out->values = numbers->values, out->estimates = numbers->estimates;
+  numbers->values = (hr_numbers){0}, numbers->estimates = (hr_number_terms){0};
+  return out->is_counted != NULL ? HR_OK : no_memory();
 }
 
 /* The place for one more: free, or that of the one whose last use is longest ago. */
@@ -207,7 +214,8 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   for (size_t i = 0; i < values->count; ++i) {
     is_new[i] = values->data[i] != g->values.data[i];
   }
-  HR_RETURN_IF_ERROR(hr__plan_renumber(instance->plan, key, device, &g->places, values->data, is_new, g->is_changed));
+  const hr_plan_numbers numbers = {values->data, is_new, &g->estimates, g->is_counted};
+  HR_RETURN_IF_ERROR(hr__plan_renumber(instance->plan, key, device, &g->places, &numbers, g->is_changed));
   hr_numbers before = g->values;
   g->values = *values;
   *values = before;

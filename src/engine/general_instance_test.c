@@ -117,6 +117,38 @@ static void expect_costs(hr_plan *plan) {
   HR_ASSERT_EQ(flops, plan->flops);
 }
 
+/* The costs of a plan that got new numbers, which are those of its steps as they are counted. */
+static void expect_counted_costs(const hr_plan *plan) {
+  int64_t bytes = 0, flops = 0;
+  for (int i = 0; i < plan->schedule.step_count; ++i) {
+    const hr_step *step = &plan->schedule.steps[i];
+    hr_step_cost cost, own = plan->costs[i];
+    HR_ASSERT(step->kind != HR_STEP_KERNEL || step->kernel->bytes == own.bytes_read + own.bytes_written);
+    hr_schedule_count_traffic(&plan->schedule, step);
+    hr_step_count_cost(step, &cost);
+    HR_ASSERT_EQ(own.bytes_read, cost.bytes_read);
+    HR_ASSERT_EQ(own.bytes_written, cost.bytes_written);
+    HR_ASSERT_EQ(own.flops, cost.flops);
+    bytes += cost.bytes_read + cost.bytes_written;
+    flops += cost.flops;
+  }
+  HR_ASSERT(bytes > 0 && flops > 0);
+  HR_ASSERT_EQ(plan->bytes, bytes);
+  HR_ASSERT_EQ(plan->flops, flops);
+}
+
+HR_TEST(costs_of_new_dims_are_those_that_are_counted) {
+  user u;
+  open_user(&u);
+  teach(&u);
+  for (int64_t rows = 150; rows < 155; ++rows) {
+    expect(&u, rows);
+    HR_ASSERT_EQ(u.stream->cache.general.count, 1);
+    expect_counted_costs(u.stream->cache.general.all[0].instance->plan);
+  }
+  close_user(&u);
+}
+
 HR_TEST(a_key_gets_an_instance_of_its_own_when_it_is_met_again_and_again) {
   user u;
   open_user(&u);

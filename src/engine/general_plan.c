@@ -11,11 +11,11 @@ enum { STRUCTURES_MAX = 256, SAMPLES_MAX = 16, GENERALS_MAX = 4, VARIABLES_MAX =
 static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 3, 5};
 static const int64_t UNIT_MAX = 64;
 
-/* A compiled program: the words of its key, and the numbers of its schedule. */
+/* A compiled program: the words of its key, the numbers of its schedule, and estimates. */
 typedef struct sample {
-  size_t word_count, number_count;
+  size_t word_count, number_count, estimate_count;
   uint64_t *words;
-  int64_t *numbers;
+  int64_t *numbers, *estimates;
   uint64_t plan_hash; /* of the schedule's structure */
 } sample;
 
@@ -26,10 +26,11 @@ typedef struct general {
   int variable_count;
   size_t variables[VARIABLES_MAX]; /* words of the key */
   int64_t low[VARIABLES_MAX], high[VARIABLES_MAX];
-  int64_t unit[VARIABLES_MAX]; /* the power of two that divides all samples, up to UNIT_MAX */
-  HR_VECTOR(hr_polynomial) polynomials;
-  HR_VECTOR(int8_t) classes;                                 /* of the model's numbers; -1: only words have it */
-  hr_number_terms words, numbers;                            /* those that vary, and their polynomials */
+  int64_t unit[VARIABLES_MAX];               /* the power of two that divides all samples, up to UNIT_MAX */
+  HR_VECTOR(hr_polynomial) polynomials;      /* of words and numbers, then of estimates */
+  size_t exact_count;                        /* of the former, which must have values */
+  HR_VECTOR(int8_t) classes;                 /* of the model's numbers; -1: only words have it */
+  hr_number_terms words, numbers, estimates; /* those that vary, and their polynomials */
   size_t key_words, record_count, buffer_count, local_count; /* of the model's key */
   bool has_layouts;
   int threads; /* of the key */
@@ -52,6 +53,7 @@ struct hr_general_structure {
 static void sample_fini(sample *s) {
   hr_free(s->words);
   hr_free(s->numbers);
+  hr_free(s->estimates);
   *s = (sample){0};
 }
 
@@ -67,8 +69,10 @@ static void copy_words(const hr_key *key, uint64_t *out) {
   }
 }
 
+/* Without estimates. */
 static bool sample_copy(const sample *from, sample *out) {
   *out = *from;
+  out->estimates = NULL, out->estimate_count = 0;
   out->words = hr_malloc(from->word_count * sizeof *from->words + 1);
   out->numbers = hr_malloc(from->number_count * sizeof *from->numbers + 1);
   if (out->words == NULL || out->numbers == NULL) {
@@ -80,17 +84,18 @@ static bool sample_copy(const sample *from, sample *out) {
   return true;
 }
 
-static bool sample_of(const hr_key *key, const hr_schedule *schedule, size_t extra_count, const int64_t *extra,
-                      sample *out) {
+static bool sample_of(const hr_key *key, const hr_schedule *schedule, const hr_general_extras *extras, sample *out) {
   hr_words structure = {0};
   hr_numbers numbers = {0};
-  *out = (sample){.word_count = words_of(key)};
+  *out = (sample){.word_count = words_of(key), .estimate_count = extras->estimate_count};
   out->words = hr_malloc(out->word_count * sizeof *out->words + 1);
-  bool ok = out->words != NULL && hr_schedule_split(schedule, &structure, &numbers) &&
-            hr_vector_reserve(&numbers, numbers.count + extra_count);
+  out->estimates = hr_malloc(out->estimate_count * sizeof *out->estimates + 1);
+  bool ok = out->words != NULL && out->estimates != NULL && hr_schedule_split(schedule, &structure, &numbers) &&
+            hr_vector_reserve(&numbers, numbers.count + extras->count);
   if (ok) {
-    memcpy(numbers.data + numbers.count, extra, extra_count * sizeof *extra);
-    numbers.count += extra_count;
+    memcpy(out->estimates, extras->estimates, out->estimate_count * sizeof *out->estimates);
+    memcpy(numbers.data + numbers.count, extras->all, extras->count * sizeof *extras->all);
+    numbers.count += extras->count;
     copy_words(key, out->words);
     out->plan_hash = hr_hash_words(HR_HASH_SEED, structure.data, structure.count);
   }
@@ -114,6 +119,7 @@ static void general_fini(hr_generals *generals, general *g) {
   hr_vector_fini(&g->classes);
   hr_vector_fini(&g->words);
   hr_vector_fini(&g->numbers);
+  hr_vector_fini(&g->estimates);
   hr_vector_fini(&g->uses);
   hr_free(g->locals);
   *g = (general){0};
@@ -230,11 +236,12 @@ static void keep_structure(general *g, const hr_key *key) {
   hr_free(names);
 }
 
-/* The values of all polynomials; false: one has no value here. */
+/* The values of all polynomials; false: that of a word or a number has none here. */
 static bool evaluate(const general *g, const int64_t *x, int64_t *out_values) {
   bool ok = true;
   for (size_t i = 0; ok && i < g->polynomials.count; ++i) {
-    ok = hr_polynomial_at(&g->polynomials.data[i], x[0], x[1], &out_values[i]);
+    out_values[i] = 0;
+    ok = hr_polynomial_at(&g->polynomials.data[i], x[0], x[1], &out_values[i]) || i >= g->exact_count;
   }
   return ok;
 }
@@ -357,12 +364,12 @@ static bool make_numbers(const general *g, const int64_t *values, hr_numbers *ou
   return true;
 }
 
-static bool copy_terms(const general *g, hr_number_terms *out) {
-  if (!hr_vector_reserve(out, g->numbers.count)) {
+static bool copy_terms(const hr_number_terms *from, hr_number_terms *out) {
+  if (!hr_vector_reserve(out, from->count + 1)) {
     return false;
   }
-  out->count = g->numbers.count;
-  memcpy(out->data, g->numbers.data, out->count * sizeof *out->data);
+  out->count = from->count;
+  memcpy(out->data, from->data, out->count * sizeof *out->data);
   return true;
 }
 
@@ -370,6 +377,7 @@ void hr__general_numbers_fini(hr_general_numbers *numbers) {
   hr_vector_fini(&numbers->values);
   hr_vector_fini(&numbers->all);
   hr_vector_fini(&numbers->terms);
+  hr_vector_fini(&numbers->estimates);
 }
 
 /* ---- finding polynomials ---- */
@@ -497,6 +505,24 @@ static bool fit_numbers(fitting *f) {
   return true;
 }
 
+/* An estimate that is no polynomial, as one with a bound, has none. */
+static bool fit_estimates(fitting *f) {
+  bool ok = true;
+  f->g->exact_count = f->g->polynomials.count;
+  for (size_t i = 0; ok && i < f->samples[0]->estimate_count; ++i) {
+    int64_t values[SAMPLES_MAX];
+    uint32_t index;
+    for (int s = 0; s < f->count; ++s) {
+      values[s] = f->samples[s]->estimates[i];
+    }
+    if (varies(f, values)) {
+      uint32_t value = fit(f, values, &index) ? index : HR_GENERAL_NO_VALUE;
+      ok = hr_vector_push(&f->g->estimates, (hr_number_term){(uint32_t)i, value});
+    }
+  }
+  return ok;
+}
+
 static void widen(general *g, const int64_t *x, bool is_first) {
   for (int v = 0; v < g->variable_count; ++v) {
     g->low[v] = is_first || x[v] < g->low[v] ? x[v] : g->low[v];
@@ -552,8 +578,8 @@ static void find_family(const hr_general_structure *structure, int other, fittin
 static bool make_general(fitting *f, general *out) {
   *out = (general){0};
   f->g = out;
-  if (f->count < SAMPLES_MIN[1] || !fit_words(f) || !fit_numbers(f) || !sample_copy(f->samples[0], &out->sample) ||
-      !find_classes(out)) {
+  if (f->count < SAMPLES_MIN[1] || !fit_words(f) || !fit_numbers(f) || !fit_estimates(f) ||
+      !sample_copy(f->samples[0], &out->sample) || !find_classes(out)) {
     return false;
   }
   for (int s = 0; s < f->count; ++s) {
@@ -690,7 +716,8 @@ static hr_general_find find_in(const hr_general_structure *structure, const hr_k
     const general *g = &structure->generals[i];
     is = holds(g, key, &lists, is_known, &out_numbers->values) && skipped-- <= 0 &&
          (!wants_all ||
-          (make_numbers(g, out_numbers->values.data, &out_numbers->all) && copy_terms(g, &out_numbers->terms)));
+          (make_numbers(g, out_numbers->values.data, &out_numbers->all) &&
+           copy_terms(&g->numbers, &out_numbers->terms) && copy_terms(&g->estimates, &out_numbers->estimates)));
     out_numbers->serial = g->serial;
     *out_model = g->model;
   }
@@ -778,10 +805,10 @@ static void add_general(hr_generals *generals, hr_general_structure *structure, 
 }
 
 void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,
-                        size_t extra_count, const int64_t *extra, void *model) {
+                        const hr_general_extras *extras, void *model) {
   hr_general_structure *structure = structure_of(generals, hash_of(key, kind), kind);
   sample s;
-  if (structure == NULL || !sample_of(key, schedule, extra_count, extra, &s)) {
+  if (structure == NULL || !sample_of(key, schedule, extras, &s)) {
     return;
   }
   bool is_new = !has_sample(structure, &s);

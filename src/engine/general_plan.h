@@ -51,11 +51,22 @@ typedef enum hr_general_find {
 
 /* A general plan, and its numbers for a key. */
 typedef struct hr_general_numbers {
-  uint64_t serial;       /* of the general plan: never 0, nor that of another one */
-  hr_numbers values;     /* of its polynomials */
-  hr_numbers all;        /* of the plan, of which .. */
-  hr_number_terms terms; /* .. these are such values; both only if they were wanted */
+  uint64_t serial;   /* of the general plan: never 0, nor that of another one */
+  hr_numbers values; /* of its polynomials */
+  /* Only if they were wanted: */
+  hr_numbers all;            /* of the plan, of which .. */
+  hr_number_terms terms;     /* .. these are such values */
+  hr_number_terms estimates; /* those that vary; one that is no polynomial has the value HR_GENERAL_NO_VALUE */
 } hr_general_numbers;
+
+#define HR_GENERAL_NO_VALUE UINT32_MAX
+
+/* Of a compiled plan, beside the numbers of its schedule: others that must be polynomials as well, and estimates, which
+ * may be none. */
+typedef struct hr_general_extras {
+  size_t count, estimate_count;
+  const int64_t *all, *estimates;
+} hr_general_extras;
 
 void hr__general_numbers_fini(hr_general_numbers *numbers);
 
@@ -64,9 +75,8 @@ void hr__general_numbers_fini(hr_general_numbers *numbers);
  * is not retained. */
 hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t kind, int skipped, bool wants_all,
                                   hr_general_numbers *out_numbers, void **out_model);
-/* Learns from a compiled plan, whose numbers are those of its schedule and `extra_count` others. Without memory it
- * learns nothing. */
+/* Learns from a compiled plan. Without memory it learns nothing. */
 void hr__generals_learn(hr_generals *generals, hr_key *key, uint64_t kind, const hr_schedule *schedule,
-                        size_t extra_count, const int64_t *extra, void *model);
+                        const hr_general_extras *extras, void *model);
 
 #endif

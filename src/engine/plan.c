@@ -651,18 +651,58 @@ static void recount_cost(hr_plan *plan, int step) {
   plan->flops += cost->flops;
 }
 
-hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, hr_number_places *places,
-                            const int64_t *values, const bool *is_new, bool *out_changed) {
-  hr_schedule *schedule = &plan->schedule;
-  size_t steps = (size_t)schedule->step_count;
-  HR_RETURN_IF_ERROR(hr_schedule_replace(schedule, places, values, is_new, out_changed));
-  HR_RETURN_IF_ERROR(out_changed[steps + 1] ? check_declined(schedule, device) : HR_OK);
-  for (size_t i = 0; i < steps; ++i) {
-    if (out_changed[i + 1]) {
-      recount_cost(plan, (int)i);
+/* The costs one after the other, and the number of one that is flops. */
+enum { COST_MEMBERS = 3, COST_FLOPS = 2 };
+_Static_assert(sizeof(hr_step_cost) == COST_MEMBERS * sizeof(int64_t), "three numbers");
+
+/* Costs that are polynomials get their values. */
+static void replace_costs(hr_plan *plan, const hr_plan_numbers *numbers) {
+  int64_t *costs = (int64_t *)(void *)plan->costs, bytes = 0, flops = 0;
+  for (size_t i = 0; i < numbers->estimates->count; ++i) {
+    const hr_number_term *term = &numbers->estimates->data[i];
+    if (term->value != HR_GENERAL_NO_VALUE && numbers->is_new[term->value]) {
+      int64_t more = numbers->values[term->value] - costs[term->at];
+      *(term->at % COST_MEMBERS == COST_FLOPS ? &flops : &bytes) += more;
+      costs[term->at] += more;
     }
   }
+  plan->bytes += bytes;
+  plan->flops += flops;
+}
+
+/* Costs of the changed steps. Those of a kernel's arguments are not kept, unless they are counted. */
+static void renew_costs(hr_plan *plan, const hr_plan_numbers *numbers, const bool *is_changed) {
+  const hr_schedule *schedule = &plan->schedule;
+  replace_costs(plan, numbers);
+  for (int i = 0; i < schedule->step_count; ++i) {
+    const hr_step *step = &schedule->steps[i];
+    if (is_changed[i + 1] && numbers->is_counted[i]) {
+      hr_schedule_count_traffic(schedule, step);
+      recount_cost(plan, i);
+    } else if (is_changed[i + 1] && step->kind == HR_STEP_KERNEL) {
+      hr_kernel *kernel = (hr_kernel *)step->kernel;
+      kernel->bytes = plan->costs[i].bytes_read + plan->costs[i].bytes_written;
+      kernel->flops = plan->costs[i].flops;
+    }
+  }
+}
+
+hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, hr_number_places *places,
+                            const hr_plan_numbers *numbers, bool *out_changed) {
+  hr_schedule *schedule = &plan->schedule;
+  size_t steps = (size_t)schedule->step_count;
+  HR_RETURN_IF_ERROR(hr_schedule_replace(schedule, places, numbers->values, numbers->is_new, out_changed));
+  HR_RETURN_IF_ERROR(out_changed[steps + 1] ? check_declined(schedule, device) : HR_OK);
+  renew_costs(plan, numbers, out_changed);
   return replace_key(plan, key);
+}
+
+bool *hr__plan_find_counted(const hr_plan *plan, const hr_number_terms *estimates) {
+  bool *is_counted = hr_calloc((size_t)plan->schedule.step_count + 1, sizeof *is_counted);
+  for (size_t i = 0; is_counted != NULL && i < estimates->count; ++i) {
+    is_counted[estimates->data[i].at / COST_MEMBERS] |= estimates->data[i].value == HR_GENERAL_NO_VALUE;
+  }
+  return is_counted;
 }
 
 /* ---- sharing ---- */
@@ -850,14 +890,19 @@ static void learn_now(plans *own, hr_plan *plan, uint64_t kind) {
   int references = plan->reference_count;
   bool is_model = plan->unpacked != NULL;
   int64_t *counts = open_model(plan) ? hr_malloc((steps + 1) * sizeof *counts) : NULL;
+  hr_step_cost *unpacked =
+      plan->packed_costs != NULL ? hr__step_costs_unpack(plan->schedule.step_count, plan->packed_costs) : NULL;
+  const hr_step_cost *costs = plan->packed_costs != NULL ? unpacked : plan->costs;
   for (size_t i = 0; counts != NULL && i < steps; ++i) {
     counts[i] = indices_of(plan)[i].count;
   }
-  if (counts != NULL) {
+  if (counts != NULL && costs != NULL) {
     hr_key key = *key_of_model(plan);
-    hr__generals_learn(&own->generals, &key, kind, schedule_of(plan), steps, counts, plan);
+    const hr_general_extras extras = {steps, COST_MEMBERS * steps, counts, (const int64_t *)(const void *)costs};
+    hr__generals_learn(&own->generals, &key, kind, schedule_of(plan), &extras, plan);
   }
   hr_free(counts);
+  hr_free(unpacked);
   if (!is_model && plan->reference_count == references) {
     close_model(plan);
   }

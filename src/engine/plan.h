@@ -98,11 +98,22 @@ hr_general_find hr__plan_find_model(hr_key *key, hr_device *device, int skipped,
  * of the numbers that vary, or NULL. */
 hr_plan *hr__plan_create_general(const hr_key *key, hr_device *device, hr_plan *model,
                                  const hr_general_numbers *numbers, hr_number_places *out_places);
+/* Values of a general plan's polynomials, and the costs that are such values. */
+typedef struct hr_plan_numbers {
+  const int64_t *values;
+  const bool *is_new;               /* each value: it differs from the last one */
+  const hr_number_terms *estimates; /* the costs that vary: hr_general_numbers */
+  const bool *is_counted;           /* each step: hr__plan_find_counted */
+} hr_plan_numbers;
+
 /* Replaces the key, and the numbers with new values, of such a copy, while nothing runs it. *out_changed: of each part
  * of the schedule (hr_schedule_part_count). Of changed library calls the caller makes sure that libraries still run
  * them. After a failure the plan is useless. */
 HR_MUST_USE hr_status hr__plan_renumber(hr_plan *plan, const hr_key *key, hr_device *device, hr_number_places *places,
-                                        const int64_t *values, const bool *is_new, bool *out_changed);
+                                        const hr_plan_numbers *numbers, bool *out_changed);
+/* Of each step whether its costs have to be counted, as they are no polynomials; the caller frees it. NULL: no memory.
+ */
+bool *hr__plan_find_counted(const hr_plan *plan, const hr_number_terms *estimates);
 
 /* OK if a library still runs the node of a library call. */
 HR_MUST_USE hr_status hr__plan_check_kept(const hr_plan *plan, int step, hr_device *device);

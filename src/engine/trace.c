@@ -964,8 +964,8 @@ static bool read_uses(const hr_key *key, const hr_key_use *from, size_t count, u
   return differ;
 }
 
-size_t hr__key_use_words(const hr_key *key, const hr_key_use *use) {
-  return 1 + (size_t)words_behind(key->words[use->word]);
+size_t hr__key_use_words(const hr_key *key, const hr_key_use *one) {
+  return 1 + (size_t)words_behind(key->words[one->word]);
 }
 
 uint64_t hr__key_hash_uses(const hr_key *key, const hr_key_uses *list) {

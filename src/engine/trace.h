@@ -200,8 +200,8 @@ typedef HR_VECTOR(hr_key_use) hr_key_uses;
 /* Lists them, for the words that vary, in ascending order; false when memory is out. The caller frees the list. */
 HR_MUST_USE bool hr__key_find_uses(const hr_key *key, size_t varying_count, const size_t *varying,
                                    hr_key_uses *out_uses);
-/* The number of a use's words, from `use->word` on. */
-size_t hr__key_use_words(const hr_key *key, const hr_key_use *use);
+/* The number of a use's words, from `one->word` on. */
+size_t hr__key_use_words(const hr_key *key, const hr_key_use *one);
 /* A hash of which of the uses overlap; 0 when memory is out. */
 uint64_t hr__key_hash_uses(const hr_key *key, const hr_key_uses *uses);
 
