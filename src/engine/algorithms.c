@@ -352,6 +352,22 @@ static const char *mark_of(const hr_program *program, const hr_node *node, const
                                                : "";
 }
 
+/* Adds the libraries among whose algorithms is chosen, with their versions: those of another list are timed anew. */
+static void add_choices(const hr_provider *const *providers, const hr_program *program, const hr_node *node,
+                        hr_text *key) {
+  hr_node plain = *node;
+  plain.epilogue_count = 0;
+  hr_text_append(key, "\nby");
+  for (int i = 0; providers[i] != NULL; ++i) {
+    if (providers[i]->algorithms != NULL || providers[i]->supports(program, &plain)) {
+      bool has_version = providers[i]->version != NULL;
+      hr_text_append_all(key, 4,
+                         (const char *const[]){" ", providers[i]->name, has_version ? " " : "",
+                                               has_version ? providers[i]->version() : ""});
+    }
+  }
+}
+
 void hr__algorithms_key(const hr_provider *const *providers, const hr_device *device, const hr_program *program,
                         const hr_node *node, hr_text *out_key) {
   enum { OWN_INPUTS = 3 }; /* further inputs belong to epilogues */
@@ -381,13 +397,8 @@ void hr__algorithms_key(const hr_provider *const *providers, const hr_device *de
   hr_text_append_all(out_key, 5,
                      (const char *const[]){"\non ", device->driver->name, ", ", device->properties.description, ", "});
   hr_text_int(out_key, device->properties.workers);
-  hr_text_append(out_key, " workers\nby");
-  for (int i = 0; providers[i] != NULL; ++i) {
-    bool has_version = providers[i]->version != NULL;
-    hr_text_append_all(out_key, 4,
-                       (const char *const[]){" ", providers[i]->name, has_version ? " " : "",
-                                             has_version ? providers[i]->version() : ""});
-  }
+  hr_text_append(out_key, " workers");
+  add_choices(providers, program, node, out_key);
   if (!is_host) {
     hr_text_printf(out_key, ", TF32 %d", (int)hr_env_choice(HR_ENV_TF32));
   }
