@@ -62,6 +62,21 @@ def test_full_has_the_numbers_type(number):
         torch.full((2,), 300, dtype=torch.int8, device=DEVICE)
 
 
+SHORT_FLOATS = [torch.float16, torch.bfloat16, torch.float8_e5m2, torch.float8_e4m3fn]
+
+
+@pytest.mark.parametrize("dtype", SHORT_FLOATS, ids=str)
+def test_a_single_short_float_is_rounded_and_several_are_refused(dtype):
+    for number in (1e10, -1e39, float("inf"), float("nan"), 1 + 2j):
+        for dims in ((), (1,), (2,)):
+            cpu, ours = (outcome(lambda d=d: torch.full(dims, number, dtype=dtype, device=d)) for d in ("cpu", DEVICE))
+            assert isinstance(ours, str) == isinstance(cpu, str), (number, dims)
+            if isinstance(cpu, str):
+                assert ours.splitlines()[0] == cpu.splitlines()[0]
+            else:
+                assert_same(ours, cpu)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
 def test_wide_unsigned_integers_hold_only_what_fits(dtype):
     for number in (70000, -1, 1.5, 2**40, 2**63 - 1, 1e40, float("nan"), 1j):

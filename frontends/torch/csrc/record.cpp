@@ -221,8 +221,14 @@ void check_converts(const Scalar &value, ScalarType type) {
   }
 }
 
+// torch's CPU refuses numbers above the range of short floats, but rounds the number of a single element.
+void check_fill(const Scalar &value, const Tensor &self) {
+  ScalarType type = self.scalar_type();
+  check_converts(value, self.numel() == 1 && c10::isReducedFloatingType(type) ? ScalarType::Double : type);
+}
+
 Tensor fill_with(const Tensor &self, const Scalar &value) {
-  check_converts(value, self.scalar_type());
+  check_fill(value, self);
   if (self.numel() == 0)
     return self;
   Tensor once = self; // repeated elements get the same number
