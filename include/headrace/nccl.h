@@ -1,5 +1,6 @@
 /* nccl.h: processes with a GPU each, which exchange data through NVIDIA's NCCL. Frontends implement collective
- * operations with it, inside hr_stream_call.
+ * operations with it, inside hr_stream_call or in a function on the device (function.h). Ranks may also be threads of
+ * one process.
  *
  * The library is libnccl.so.2, opened at run time: HEADRACE_NCCL, else NVIDIA's wheel (torch depends on it), else where
  * the loader finds it. Functions enqueue on the device's own queue, in order with its other work, and do not wait for
@@ -33,6 +34,9 @@ HR_API HR_MUST_USE hr_status hr_nccl_make_id(hr_nccl_id *out_id);
  * one reference; the device is retained. */
 HR_API HR_MUST_USE hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int size,
                                             hr_nccl **out_nccl);
+/* Calls are enqueued on this one of the device's queues from now on, instead of the device's own. A function that is
+ * called with a queue (function.h) sets it. */
+HR_API void hr_nccl_set_queue(hr_nccl *nccl, void *queue);
 /* Adds a reference; NULL is fine. */
 HR_API void hr_nccl_retain(hr_nccl *nccl);
 /* Drops a reference; NULL is fine. */

@@ -14,6 +14,7 @@
 #include "nccl/nccl_api.h"
 #include "nccl/nccl_watch.h"
 #include "runtime/device.h"
+#include "runtime/lane.h"
 
 enum { REASON_BYTES = 400 };
 
@@ -21,6 +22,7 @@ struct hr_nccl {
   hr_refcount refcount;
   hr_device *device;
   nccl_comm comm;
+  void *queue; /* of calls */
   int rank, size;
   hr_stream *stream; /* gets the failure of a late call; NULL: nothing is watched */
   hr_nccl_look look;
@@ -60,6 +62,7 @@ hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int 
   }
   hr_refcount_init(&nccl->refcount);
   nccl->device = device;
+  nccl->queue = hr_device_queue(device);
   nccl->rank = rank;
   nccl->size = size;
   hr_status status = join(nccl, id);
@@ -71,6 +74,10 @@ hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int 
   hr_device_retain(device);
   *out_nccl = nccl;
   return HR_OK;
+}
+
+void hr_nccl_set_queue(hr_nccl *nccl, void *queue) {
+  nccl->queue = queue;
 }
 
 void hr_nccl_retain(hr_nccl *nccl) {
@@ -253,7 +260,7 @@ hr_status hr_nccl_reduce(hr_nccl *nccl, const char *name, hr_group_op op, hr_dty
   HR_RETURN_IF_ERROR(failure_of(nccl));
   HR_RETURN_IF_ERROR(values_of(op, dtype, &v));
   size_t count = (size_t)(elements * v.each);
-  void *queue = hr_device_queue(nccl->device);
+  void *queue = nccl->queue;
   if (root < 0) {
     return hr__nccl_status(hr__nccl()->AllReduce(input, output, count, v.type, v.op, nccl->comm, queue), name);
   }
@@ -276,8 +283,7 @@ hr_status hr_nccl_send(hr_nccl *nccl, int to, const void *data, int64_t bytes) {
   if (bytes == 0) {
     return HR_OK;
   }
-  return hr__nccl_status(hr__nccl()->Send(data, (size_t)bytes, NCCL_U8, to, nccl->comm, hr_device_queue(nccl->device)),
-                         "send");
+  return hr__nccl_status(hr__nccl()->Send(data, (size_t)bytes, NCCL_U8, to, nccl->comm, nccl->queue), "send");
 }
 
 hr_status hr_nccl_receive(hr_nccl *nccl, int from, void *data, int64_t bytes) {
@@ -285,8 +291,7 @@ hr_status hr_nccl_receive(hr_nccl *nccl, int from, void *data, int64_t bytes) {
   if (bytes == 0) {
     return HR_OK;
   }
-  return hr__nccl_status(
-      hr__nccl()->Recv(data, (size_t)bytes, NCCL_U8, from, nccl->comm, hr_device_queue(nccl->device)), "receive");
+  return hr__nccl_status(hr__nccl()->Recv(data, (size_t)bytes, NCCL_U8, from, nccl->comm, nccl->queue), "receive");
 }
 
 static hr_status copy_own(const hr_nccl *nccl, const char *name, const hr_group_block *block) {
@@ -298,7 +303,9 @@ static hr_status copy_own(const hr_nccl *nccl, const char *name, const hr_group_
   if (block->send_bytes == 0 || block->from == block->to) {
     return HR_OK;
   }
-  return device->driver->copy_within(device->impl, block->to, block->from, (size_t)block->send_bytes);
+  void *opening = hr__lane_opening(nccl->device, nccl->queue);
+  return opening != NULL ? device->driver->copy_within(opening, block->to, block->from, (size_t)block->send_bytes)
+                         : hr_status_make(HR_STATUS_INTERNAL, "%s: a queue that is none of the device's", name);
 }
 
 hr_status hr_nccl_exchange(hr_nccl *nccl, const char *name, const hr_group_block *blocks) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "headrace/version.h"
+#include "links.h"
 #include "plugin.h"
 #include "profiler.h"
 
@@ -87,6 +88,9 @@ static void destroy(pjrt_client *client) {
   unlink_client(client);
   for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
     hr_stream_release(client->devices[i].stream);
+  }
+  hrj_links_release(client); /* their queues are empty */
+  for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
     hr_device_release(client->devices[i].device);
     for (int k = 0; k < HRJ_MEMORIES_MAX; ++k) {
       hrj_memory_fini(&client->devices[i].memories[k]);
@@ -96,6 +100,7 @@ static void destroy(pjrt_client *client) {
   free(client->device_list);
   free(client->memory_list);
   pthread_mutex_destroy(&client->launching);
+  pthread_mutex_destroy(&client->linking);
   free(client);
 }
 
@@ -148,6 +153,7 @@ static pjrt_error *create(size_t option_count, const pjrt_named_value *options, 
   }
   atomic_init(&client->references, 1);
   pthread_mutex_init(&client->launching, NULL);
+  pthread_mutex_init(&client->linking, NULL);
   hr_status status = open_devices(client, chosen, strchr(chosen, ':') != NULL);
   if (status != HR_OK) {
     destroy(client);

@@ -302,7 +302,13 @@ static hr_status find_function(void *arg, const char *name, hr_function_spec *ou
 
 static hr_status find_gather(void *arg, int count, const int *devices, size_t bytes, hr_function_spec *out_spec) {
   const partition *p = arg;
-  return hrj_gather(p->executable->meetings, p->number, count, devices, bytes, out_spec);
+  pjrt_device *members[HR_STABLEHLO_DEVICES_MAX];
+  hrj_links *links;
+  for (int i = 0; i < count; ++i) {
+    members[i] = p->executable->devices[devices[i]];
+  }
+  HR_RETURN_IF_ERROR(hrj_links_find(p->executable->device->client, count, members, &links));
+  return hrj_gather(p->executable->meetings, links, p->number, count, devices, bytes, out_spec);
 }
 
 static hr_status load_partition(pjrt_executable *executable, int number) {

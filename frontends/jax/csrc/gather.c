@@ -24,6 +24,7 @@ struct hrj_meetings {
 typedef struct gather {
   hrj_meetings *meetings;
   meeting *of;
+  hrj_links *links;
   int place;
   size_t bytes;
 } gather;
@@ -148,6 +149,17 @@ static hr_status run(const hr_function_call *call) {
   return is_whole ? HR_OK : aborted(g->meetings);
 }
 
+/* On GPUs with links: work that all have begun ends without the host. */
+static hr_status run_linked(const hr_function_call *call) {
+  const gather *g = call->arg;
+  hr_status status =
+      wait_for_others(g, NULL) ? hrj_links_gather(g->links, g->place, g->bytes, call) : aborted(g->meetings);
+  if (status != HR_OK) {
+    break_with(g->meetings, status);
+  }
+  return status;
+}
+
 static void release(void *arg) {
   gather *g = arg;
   hrj_meetings_release(g->meetings);
@@ -168,7 +180,7 @@ static meeting *find(hrj_meetings *meetings, int count, const int *devices) {
   return m;
 }
 
-hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *devices, size_t bytes,
+hr_status hrj_gather(hrj_meetings *meetings, hrj_links *links, int device, int count, const int *devices, size_t bytes,
                      hr_function_spec *out_spec) {
   gather *g = calloc(1, sizeof *g);
   pthread_mutex_lock(&meetings->lock);
@@ -179,11 +191,15 @@ hr_status hrj_gather(hrj_meetings *meetings, int device, int count, const int *d
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for a gather");
   }
   atomic_fetch_add(&meetings->references, 1);
-  *g = (gather){.meetings = meetings, .of = m, .bytes = bytes};
+  *g = (gather){.meetings = meetings, .of = m, .links = links, .bytes = bytes};
   while (g->place < count - 1 && devices[g->place] != device) {
     ++g->place;
   }
-  *out_spec = (hr_function_spec){.name = "gather", .run = run, .arg = g, .release = release, .is_on_host = true};
+  *out_spec = (hr_function_spec){.name = "gather",
+                                 .run = links != NULL ? run_linked : run,
+                                 .arg = g,
+                                 .release = release,
+                                 .is_on_host = links == NULL};
   return HR_OK;
 }
 

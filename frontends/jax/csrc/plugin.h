@@ -98,6 +98,8 @@ struct pjrt_client {
   atomic_int references; /* of the handle, and of each copy that its devices count */
   bool is_topology;
   pthread_mutex_t launching; /* of a program over several devices, which all get its calls in one order */
+  pthread_mutex_t linking;   /* of `links` */
+  struct hrj_links *links;   /* between GPUs (links.h) */
   pjrt_client *next;         /* of the open ones */
   int device_count;
   pjrt_device *devices;

@@ -1,0 +1,88 @@
+/* links.c: communicators of NCCL, one for each device of a list. */
+#include "links.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "headrace/nccl.h"
+
+struct hrj_links {
+  int count;
+  pjrt_device *devices[HR_STABLEHLO_DEVICES_MAX];
+  hr_nccl_id id;
+  hr_nccl *ranks[HR_STABLEHLO_DEVICES_MAX]; /* each is its device's; NULL: it has not joined */
+  hrj_links *next;
+};
+
+static hr_status create(pjrt_client *client, int count, pjrt_device *const *devices, hrj_links **out_links) {
+  hrj_links *links = calloc(1, sizeof *links);
+  if (links == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, HRJ_PLATFORM ": no host memory for links of devices");
+  }
+  links->count = count;
+  memcpy(links->devices, devices, (size_t)count * sizeof(pjrt_device *));
+  hr_status status = hr_nccl_make_id(&links->id);
+  if (status != HR_OK) {
+    free(links);
+    return status;
+  }
+  links->next = client->links, client->links = links;
+  *out_links = links;
+  return HR_OK;
+}
+
+hr_status hrj_links_find(pjrt_client *client, int count, pjrt_device *const *devices, hrj_links **out_links) {
+  *out_links = NULL;
+  if (devices[0]->is_host) {
+    return HR_OK;
+  }
+  hr_status status = hr_nccl_check();
+  if (status != HR_OK) {
+    hr_status_ignore(status); /* then tensors take the way through the host's memory */
+    return HR_OK;
+  }
+  pthread_mutex_lock(&client->linking);
+  hrj_links *links = client->links;
+  while (links != NULL &&
+         (links->count != count || memcmp(links->devices, devices, (size_t)count * sizeof(pjrt_device *)) != 0)) {
+    links = links->next;
+  }
+  status = links == NULL ? create(client, count, devices, &links) : HR_OK;
+  pthread_mutex_unlock(&client->linking);
+  *out_links = links;
+  return status;
+}
+
+static hr_status exchange(const hrj_links *links, int place, size_t bytes, const hr_function_call *call) {
+  hr_group_block blocks[HR_STABLEHLO_DEVICES_MAX] = {{0}}, flags[HR_STABLEHLO_DEVICES_MAX] = {{0}};
+  for (int r = 0; r < links->count; ++r) {
+    blocks[r] = (hr_group_block){.from = call->inputs[0],
+                                 .send_bytes = (int64_t)bytes,
+                                 .to = (char *)call->outputs[0] + (size_t)r * bytes,
+                                 .receive_bytes = (int64_t)bytes};
+  }
+  flags[place] = (hr_group_block){.from = call->inputs[1], .send_bytes = 1, .to = call->outputs[1], .receive_bytes = 1};
+  hr_status status = hr_nccl_exchange(links->ranks[place], "gather", blocks);
+  return status == HR_OK ? hr_nccl_exchange(links->ranks[place], "gather", flags) : status;
+}
+
+hr_status hrj_links_gather(hrj_links *links, int place, size_t bytes, const hr_function_call *call) {
+  hr_nccl **rank = &links->ranks[place];
+  if (*rank == NULL) {
+    HR_RETURN_IF_ERROR(hr_nccl_create(links->devices[place]->device, &links->id, place, links->count, rank));
+  }
+  hr_nccl_set_queue(*rank, call->queue);
+  HR_RETURN_IF_ERROR(hr_nccl_begin_calls(*rank));
+  return hr_nccl_end_calls(*rank, exchange(links, place, bytes, call));
+}
+
+void hrj_links_release(pjrt_client *client) {
+  while (client->links != NULL) {
+    hrj_links *links = client->links;
+    client->links = links->next;
+    for (int r = 0; r < links->count; ++r) {
+      hr_nccl_release(links->ranks[r]);
+    }
+    free(links);
+  }
+}
