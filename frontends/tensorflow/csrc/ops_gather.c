@@ -65,10 +65,22 @@ static htf_value gather_behind(htf_node *node, htf_value x, htf_value indices, i
   return htf_has_failed(node) ? found : htf_transpose(node, found, order);
 }
 
+/* The error ends with TensorFlow's words. */
+static int gather_axis(htf_node *node, htf_value x) {
+  int64_t axis = htf_host_int(node, 2);
+  if (!htf_has_failed(node) && (axis < -x->rank || axis >= x->rank)) {
+    uint64_t least = axis < 0 ? 0 - (uint64_t)axis : (uint64_t)axis + 1;
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "GatherV2: axis %lld is out of range: Shape must be at least rank %llu but is rank %d", (long long)axis,
+             (unsigned long long)least, x->rank);
+  }
+  return (int)(axis < 0 ? axis + x->rank : axis);
+}
+
 /* An index out of range gives 0, as on TensorFlow's GPU. */
 void htf_gather_v2(htf_node *node) {
   htf_value x = htf_input(node, 0), indices = htf_input(node, 1);
-  int axis = htf_resolve_axis(node, x, htf_host_int(node, 2));
+  int axis = gather_axis(node, x);
   int64_t batch_dims = htf_integer(node, "batch_dims");
   batch_dims += batch_dims < 0 ? indices->rank : 0;
   if (htf_has_failed(node)) {

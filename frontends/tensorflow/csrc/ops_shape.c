@@ -132,19 +132,50 @@ void htf_empty(htf_node *node) {
 
 /* ---- order ---- */
 
-void htf_transpose_dims(htf_node *node) {
-  int64_t order[HR_RANK_MAX];
+/* The first number below rank that none of the axes is, or -1. */
+static int find_missing(const int64_t *order, int rank) {
+  for (int d = 0; d < rank; ++d) {
+    int i = 0;
+    while (i < rank && order[i] != d && order[i] + rank != d) {
+      ++i;
+    }
+    if (i == rank) {
+      return d;
+    }
+  }
+  return -1;
+}
+
+/* x with its dims in the order of input 1. The errors have TensorFlow's words. */
+static htf_value transpose_by_host(htf_node *node) {
+  int64_t order[HR_RANK_MAX], dims[HR_RANK_MAX];
   htf_value x = htf_input(node, 0);
-  int count = htf_host_ints(node, 1, order, HR_RANK_MAX);
-  htf_output(node, 0, htf_call(node, HR_FUNCTIONAL_PERMUTE_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(order, count))));
+  int rank = htf_host_dims(node, 1, dims), count = htf_host_ints(node, 1, order, HR_RANK_MAX);
+  if (!htf_has_failed(node) && rank != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "perm must be rank 1, got %d dims", rank);
+  } else if (!htf_has_failed(node) && count != x->rank) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "transpose expects a vector of size %d. But input(1) is a vector of size %d", x->rank, count);
+  }
+  for (int i = 0; i < count && !htf_has_failed(node); ++i) {
+    if (order[i] < -count || order[i] >= count) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%lld is out of range [0 .. %d)", (long long)order[i], count);
+    }
+  }
+  if (!htf_has_failed(node) && find_missing(order, count) >= 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%d is missing from perm, which has an axis twice",
+             find_missing(order, count));
+  }
+  return htf_call(node, HR_FUNCTIONAL_PERMUTE_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(order, count)));
+}
+
+void htf_transpose_dims(htf_node *node) {
+  htf_output(node, 0, transpose_by_host(node));
 }
 
 void htf_conjugate_transpose(htf_node *node) {
-  int64_t order[HR_RANK_MAX];
-  htf_value x = htf_input(node, 0);
-  int count = htf_host_ints(node, 1, order, HR_RANK_MAX);
-  htf_value y = htf_call(node, HR_FUNCTIONAL_PERMUTE_DIMS, INPUTS(x), ATTRIBUTES(htf_attr_ints(order, count)));
-  bool is_complex = x->dtype == HR_DTYPE_C64 || x->dtype == HR_DTYPE_C128;
+  htf_value y = transpose_by_host(node);
+  bool is_complex = y->dtype == HR_DTYPE_C64 || y->dtype == HR_DTYPE_C128;
   htf_output(node, 0, is_complex ? htf_call1(node, HR_FUNCTIONAL_CONJ, y) : y);
 }
 
