@@ -196,32 +196,79 @@ hr_status hr__emit_pad_wrap(const hr__function_call *c) {
 
 /* ---- repetitions ---- */
 
-/* Each dim as two: the repetitions, and the dim; then both as one. */
-hr_status hr__emit_tile(const hr__function_call *c) {
-  const hr_tensor *x = c->inputs[0];
-  const hr_attribute *times = &c->attributes[0];
-  int rank = x->rank > times->count ? x->rank : times->count;
-  if (2 * rank > HR_RANK_MAX) {
-    return HR__CALL_FAIL(c, "%d dims, expected at most %d", rank, HR_RANK_MAX / 2);
+/* x with its last dims repeated: each as two, the repetitions and the dim, then both as one. `counts` are 1 of those
+ * that are done: all of them, if there are as many more dims. */
+static hr_status tile_last(const hr__function_call *c, const hr_tensor *x, int64_t *counts, hr_tensor *out) {
+  int room = HR_RANK_MAX - x->rank, at = HR_RANK_MAX;
+  bool has_room = room >= x->rank;
+  int64_t dims[HR_RANK_MAX], sizes[HR_RANK_MAX], strides[HR_RANK_MAX];
+  for (int d = x->rank - 1; d >= 0; --d) {
+    sizes[--at] = dims[d] = x->dims[d], strides[at] = x->strides[d];
+    if (has_room || (room > 0 && counts[d] != 1)) {
+      sizes[--at] = counts[d], strides[at] = 0;
+      dims[d] *= counts[d], counts[d] = 1, --room;
+    }
   }
   hr_tensor pairs;
-  int64_t dims[HR_RANK_MAX];
   hr__view_like(x, &pairs);
-  pairs.rank = 2 * rank;
-  for (int d = 0; d < rank; ++d) {
-    int from = d - (rank - x->rank), at = d - (rank - times->count);
-    int64_t size = from >= 0 ? x->dims[from] : 1, count = at >= 0 ? times->value.ints[at] : 1;
-    if (count < 0 || __builtin_mul_overflow(size, count, &dims[d])) {
-      hr_tensor_release(&pairs);
-      return HR__CALL_FAIL(c, "%lld repetitions of %lld elements", (long long)count, (long long)size);
-    }
-    pairs.dims[2 * d] = count, pairs.strides[2 * d] = 0;
-    pairs.dims[2 * d + 1] = size, pairs.strides[2 * d + 1] = from >= 0 ? x->strides[from] : 1;
-  }
-  int64_t all;
-  hr_status status = hr__check_count(c, rank, dims, &all);
-  status = status == HR_OK ? hr__reshape(c, &pairs, rank, dims, c->output) : status;
+  pairs.rank = HR_RANK_MAX - at;
+  hr__copy_dims(pairs.rank, sizes + at, pairs.dims);
+  hr__copy_dims(pairs.rank, strides + at, pairs.strides);
+  hr_status status = hr__reshape(c, &pairs, x->rank, dims, out);
   hr_tensor_release(&pairs);
+  return status;
+}
+
+static bool is_repeated(int rank, const int64_t *counts) {
+  for (int d = 0; d < rank; ++d) {
+    if (counts[d] != 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* x with dims of 1 in front, and how often each dim is repeated. */
+static hr_status read_tile(const hr__function_call *c, hr_tensor *x, int64_t *counts) {
+  const hr_tensor *given = c->inputs[0];
+  const hr_attribute *times = &c->attributes[0];
+  int64_t dims[HR_RANK_MAX], all;
+  for (int d = 0; d < x->rank; ++d) {
+    int from = d - (x->rank - given->rank), at = d - (x->rank - times->count);
+    x->dims[d] = from >= 0 ? given->dims[from] : 1, x->strides[d] = from >= 0 ? given->strides[from] : 1;
+    counts[d] = at >= 0 ? times->value.ints[at] : 1;
+    if (counts[d] < 0 || __builtin_mul_overflow(x->dims[d], counts[d], &dims[d])) {
+      return HR__CALL_FAIL(c, "%lld repetitions of %lld elements", (long long)counts[d], (long long)x->dims[d]);
+    }
+  }
+  return hr__check_count(c, x->rank, dims, &all);
+}
+
+hr_status hr__emit_tile(const hr__function_call *c) {
+  int rank = c->inputs[0]->rank > c->attributes[0].count ? c->inputs[0]->rank : c->attributes[0].count;
+  if (rank > HR_RANK_MAX) {
+    return HR__CALL_FAIL(c, "%d dims, expected at most %d", rank, HR_RANK_MAX);
+  }
+  int64_t counts[HR_RANK_MAX];
+  hr_tensor x, next;
+  hr__view_like(c->inputs[0], &x);
+  x.rank = rank;
+  hr_status status = read_tile(c, &x, counts);
+  if (status == HR_OK && rank == HR_RANK_MAX && is_repeated(rank, counts)) {
+    status = HR__CALL_FAIL(c, "repetitions of %d dims, expected at most %d", rank, HR_RANK_MAX - 1);
+  }
+  do {
+    status = status == HR_OK ? tile_last(c, &x, counts, &next) : status;
+    if (status == HR_OK) {
+      hr_tensor_release(&x);
+      x = next;
+    }
+  } while (status == HR_OK && is_repeated(rank, counts));
+  if (status == HR_OK) {
+    *c->output = x;
+  } else {
+    hr_tensor_release(&x);
+  }
   return status;
 }
 

@@ -132,3 +132,56 @@ HR_TEST(parts_of_equal_size_and_between_indices) {
                  PLAIN);
   hr_tensor_release(&x);
 }
+
+/* ---- repetitions ---- */
+
+/* The place in x of the element `at` of x repeated. */
+static int place_in_tile(int at, int rank, const int64_t *dims, const int64_t *counts) {
+  int place = 0;
+  for (int d = rank - 1, step = 1; d >= 0; --d) {
+    int size = (int)(dims[d] * counts[d]);
+    place += at % size % (int)dims[d] * step;
+    at /= size, step *= (int)dims[d];
+  }
+  return place;
+}
+
+static void expect_tile(int rank, const int64_t *dims, const int64_t *counts) {
+  hr_tensor x = counted(rank, dims);
+  int64_t sizes[HR_RANK_MAX];
+  int all = 1;
+  for (int d = 0; d < rank; ++d) {
+    sizes[d] = dims[d] * counts[d], all *= (int)sizes[d];
+  }
+  float expected[MOST];
+  HR_ASSERT(all <= MOST);
+  for (int i = 0; i < all; ++i) {
+    expected[i] = (float)place_in_tile(i, rank, dims, counts);
+  }
+  const hr_attribute times = {.kind = HR_ATTRIBUTE_INTS, .count = rank, .value = {.ints = counts}};
+  hr_tensor y = apply(HR_FUNCTIONAL_TILE, ON(&x), 1, &times);
+  expect_type(&y, HR_DTYPE_F32, rank, sizes);
+  expect_values(&y, all, expected);
+  RELEASE(&x, &y);
+}
+
+HR_TEST(repetitions_of_many_dims) {
+  const int64_t twos[HR_RANK_MAX] = {2, 2, 2, 2, 2, 2, 2, 2},
+                ones[HR_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  int64_t dims[HR_RANK_MAX], counts[HR_RANK_MAX];
+  for (int rank = 1; rank < HR_RANK_MAX; ++rank) {
+    for (int shift = 0; shift < 4; ++shift) {
+      for (int d = 0; d < rank; ++d) {
+        dims[d] = d % 4 == shift ? 2 : 1;
+        counts[d] = (d + shift) % 3 == 0 ? 2 : 1;
+      }
+      expect_tile(rank, dims, counts);
+    }
+  }
+  expect_tile(8, ones, twos);
+  expect_tile(HR_RANK_MAX, ones, ones);
+  hr_tensor x = counted(HR_RANK_MAX, ones);
+  const hr_attribute times = {.kind = HR_ATTRIBUTE_INTS, .count = HR_RANK_MAX, .value = {.ints = twos}};
+  expect_failure("tile: repetitions of 16 dims, expected at most 15", HR_FUNCTIONAL_TILE, ON(&x), 1, &times);
+  hr_tensor_release(&x);
+}
