@@ -343,6 +343,21 @@ typedef struct blocks {
   int64_t all; /* the elements of a block */
 } blocks;
 
+/* Sizes that multiply to more than 63 bits have none, and neither has a block without elements. */
+static void check_block(htf_node *node, blocks *b, int i) {
+  long long before = b->before[i + 1], after = b->after[i + 1];
+  bool is_space = strncmp(node->kernel->row->op, "Space", 5) == 0;
+  if (b->size[i] < 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "All values in block_shape must be positive, got value %lld at index %d",
+             (long long)b->size[i], i);
+  } else if (before < 0 || after < 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s must be non-negative, got %lld and %lld at index %d",
+             is_space ? "Paddings" : "Crops", before, after, i);
+  } else if (__builtin_mul_overflow(b->all, b->size[i], &b->all)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Product of block sizes must be positive, and overflows at index %d", i);
+  }
+}
+
 /* Inputs 1 and 2: the blocks of the dims behind the first, and what is added or cut on both sides. Of images the
  * block's size is an attribute. */
 static blocks read_blocks(htf_node *node, htf_value x) {
@@ -360,11 +375,7 @@ static blocks read_blocks(htf_node *node, htf_value x) {
   }
   for (int i = 0; i < b.count && !htf_has_failed(node); ++i) {
     b.axes[i] = i + 1, b.before[i + 1] = pairs[2 * i], b.after[i + 1] = pairs[2 * i + 1];
-    b.all *= b.size[i];
-    if (b.size[i] < 1 || pairs[2 * i] < 0 || pairs[2 * i + 1] < 0) {
-      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: block %d is %lld with the sides %lld and %lld",
-               node->kernel->row->op, i, (long long)b.size[i], (long long)pairs[2 * i], (long long)pairs[2 * i + 1]);
-    }
+    check_block(node, &b, i);
   }
   return b;
 }
@@ -385,8 +396,19 @@ void htf_space_to_batch(htf_node *node) {
   blocks b = read_blocks(node, x);
   int64_t dims[HR_RANK_MAX];
   memcpy(dims, x->dims, sizeof dims);
+  if (!htf_has_failed(node) && __builtin_mul_overflow(x->dims[0], b.all, &dims[0])) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Negative output dimension size caused by overflow when multiplying %lld and %lld", (long long)x->dims[0],
+             (long long)b.all);
+  }
   for (int i = 0; i < b.count && !htf_has_failed(node); ++i) {
-    int64_t size = x->dims[i + 1] + b.before[i + 1] + b.after[i + 1];
+    int64_t size = 0;
+    if (__builtin_add_overflow(b.before[i + 1], b.after[i + 1], &size) ||
+        __builtin_add_overflow(x->dims[i + 1], size, &size)) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "padded_shape[%d] overflows: %lld and paddings %lld and %lld", i,
+               (long long)x->dims[i + 1], (long long)b.before[i + 1], (long long)b.after[i + 1]);
+      return;
+    }
     dims[i + 1] = size / b.size[i];
     if (size % b.size[i] != 0) {
       htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "padded_shape[%d]=%lld is not divisible by block_shape[%d]=%lld", i,
@@ -396,10 +418,24 @@ void htf_space_to_batch(htf_node *node) {
   if (htf_has_failed(node)) {
     return;
   }
-  dims[0] *= b.all;
   htf_value padded =
       hr_tensor_count(x) == 0 ? htf_zeros(node, x->rank, dims, x->dtype) : pad(node, x, b.before, b.after);
   htf_output(node, 0, b.count == 0 || hr_tensor_count(x) == 0 ? padded : move_blocks(node, padded, &b));
+}
+
+/* A dim behind the first, with a block's elements and without those that are cut. */
+static int64_t cropped_dim(htf_node *node, htf_value x, const blocks *b, int d) {
+  int64_t size = x->dims[d], cut = 0;
+  if (d > b->count) {
+    return size;
+  }
+  if (__builtin_mul_overflow(size, b->size[d - 1], &size) || __builtin_add_overflow(b->before[d], b->after[d], &cut) ||
+      size < cut) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "cropped_shape[%d] must be non-negative: dim %lld, block %lld, crops %lld and %lld", d,
+             (long long)x->dims[d], (long long)b->size[d - 1], (long long)b->before[d], (long long)b->after[d]);
+  }
+  return size - cut;
 }
 
 void htf_batch_to_space(htf_node *node) {
@@ -416,15 +452,15 @@ void htf_batch_to_space(htf_node *node) {
     return;
   }
   dims[0] /= b.all;
-  for (int d = 0; d < x->rank; ++d) {
+  for (int d = 0; d < x->rank && !htf_has_failed(node); ++d) {
     one[d] = 1;
-    dims[d] = d > 0 && d <= b.count ? dims[d] * b.size[d - 1] - b.before[d] - b.after[d] : dims[d];
+    dims[d] = d > 0 ? cropped_dim(node, x, &b, d) : dims[d];
     elements *= dims[d];
-    if (dims[d] < 0) {
-      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "cropped_shape[%d]=%lld must be non-negative", d, (long long)dims[d]);
-    }
   }
-  if (htf_has_failed(node) || elements == 0) {
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (elements == 0) {
     htf_output(node, 0, htf_zeros(node, x->rank, dims, x->dtype));
   } else {
     htf_output(node, 0,

@@ -12,6 +12,12 @@ def truncated(**arguments):
     return tf.raw_ops.ParameterizedTruncatedNormal(**(known | arguments))
 
 
+def blocks(name, sizes, **sides):
+    sides = sides or {"paddings" if name.startswith("Space") else "crops": [[0, 0]] * len(sizes)}
+    sides = {key: tf.constant(value, "int64") for key, value in sides.items()}
+    return getattr(tf.raw_ops, name)(input=np.ones((10, 5, 5, 2), "float32"), block_shape=tf.constant(sizes, "int64"), **sides)
+
+
 BAD = {
     "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: .2,3., In.1.: .2,3.: 3 columns, 2 rows"),
     "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
@@ -130,6 +136,15 @@ BAD = {
     ),
     "einsum": (lambda: tf.raw_ops.Einsum(inputs=[ONES, ONES], equation="ij,jk->ik"), "3.*2|2.*3"),
     "gather": (lambda: tf.gather_nd(tf.constant(ONES), [[0, 0, 0]]), "saw: 3 vs. 2"),
+    "negative block": (lambda: blocks("SpaceToBatchND", [-10, 11]), "block_shape must be positive, got value -10 at index 0"),
+    "no block": (lambda: blocks("BatchToSpaceND", [1, 0]), "block_shape must be positive, got value 0 at index 1"),
+    "negative padding": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]), "Paddings must be non-negative"),
+    "negative crop": (lambda: blocks("BatchToSpaceND", [1, 1], crops=[[0, -1], [0, 0]]), "Crops must be non-negative"),
+    "all of a large crop": (
+        lambda: blocks("BatchToSpaceND", [1, 1], crops=np.full((2, 2), 2**62)), r"cropped_shape\[1\] must be non-negative"),
+    "large paddings": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=np.full((2, 2), 2**62)), "padded_shape.0. overflows"),
+    "large blocks": (lambda: blocks("SpaceToBatchND", [7 << 28] * 2), "Negative output dimension size caused by overflow"),
+    "product of blocks": (lambda: blocks("BatchToSpaceND", [7 << 28] * 3, crops=[[0, 0]] * 3), "Product of block sizes"),
     "axis of gather": (lambda: tf.gather(tf.constant(ONES), [0], axis=2), "2 is out of range: Shape must be at least rank 3"),
     "negative axis of gather": (lambda: tf.gather(tf.constant(ONES), [0], axis=-3), "must be at least rank 3 but is rank 2"),
     "order of dims": (lambda: tf.transpose(tf.constant(ONES), [0, 2]), r"2 is out of range \[0 .. 2\)"),
