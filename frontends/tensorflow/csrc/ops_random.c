@@ -10,10 +10,21 @@
 
 enum { PHILOX = 1, AUTO_SELECT = 3, HELD_COUNT = 1 << 20 };
 
+/* The number of an input without dims. */
+static int64_t read_scalar(htf_node *node, int input) {
+  int64_t dims[HR_RANK_MAX];
+  int rank = htf_host_dims(node, input, dims);
+  if (!htf_has_failed(node) && rank != 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d (0-based) must have shape [], not %d dims",
+             node->kernel->row->op, input, rank);
+  }
+  return htf_has_failed(node) ? 0 : htf_host_int(node, input);
+}
+
 static void check_algorithm(htf_node *node, int input) {
-  int64_t algorithm = htf_host_int(node, input);
+  int64_t algorithm = read_scalar(node, input);
   if (!htf_has_failed(node) && algorithm != PHILOX && algorithm != AUTO_SELECT) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: unsupported algorithm id %lld, expected 1 (Philox) or 3 (auto)",
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Unsupported algorithm id: %lld, expected 1 (Philox) or 3 (auto)",
              node->kernel->row->op, (long long)algorithm);
   }
 }
@@ -104,7 +115,14 @@ htf_request htf_read_shape(htf_node *node, int input) {
 htf_request htf_read_request(htf_node *node) {
   htf_request asked = htf_read_shape(node, 0);
   check_algorithm(node, 3);
-  asked.state = join(node, htf_input(node, 1), htf_input(node, 2));
+  htf_value key = htf_input(node, 1), counter = htf_input(node, 2);
+  if (!htf_has_failed(node) && (key->rank != 1 || key->dims[0] != 1 || counter->rank != 1 || counter->dims[0] != 2)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: key must have shape [1] and counter [2], got %d dims of %lld elements and %d of %lld",
+             node->kernel->row->op, key->rank, (long long)hr_tensor_count(key), counter->rank,
+             (long long)hr_tensor_count(counter));
+  }
+  asked.state = join(node, key, counter);
   return asked;
 }
 
@@ -201,7 +219,7 @@ void htf_random_normal(htf_node *node) {
 
 /* Two inputs are the bounds. Signed numbers wrap as unsigned ones do. */
 static void output_integers(htf_node *node, htf_request asked, int bounds) {
-  int64_t low = htf_host_int(node, bounds), high = htf_host_int(node, bounds + 1);
+  int64_t low = read_scalar(node, bounds), high = read_scalar(node, bounds + 1);
   if (!htf_has_failed(node) && low >= high && asked.count > 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Need minval < maxval, got %lld >= %lld", (long long)low,
              (long long)high);
@@ -294,12 +312,22 @@ void htf_seeded_uniform_int(htf_node *node) {
   output_integers(node, read_seeded(node), 1);
 }
 
-/* ---- numbers of a variable's generator, i64[3]: the halves of the counter, the key ---- */
+/* ---- numbers of a variable's generator, i64[3] or more: the halves of the counter, the key, and what is kept ---- */
+
+enum { STATE_COUNT = 3 };
 
 static void check_state(htf_node *node, htf_value state) {
-  if (!htf_has_failed(node) && (state->dtype != HR_DTYPE_I64 || state->rank != 1 || state->dims[0] != 3)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the state of Philox must be a variable of int64 with 3 elements",
-             node->kernel->row->op);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  if (state->dtype != HR_DTYPE_I64) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "dtype of RNG state variable must be int64, not %s",
+             hr_dtype_name(state->dtype));
+  } else if (state->rank != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "RNG state must have one and only one dimension, not %d", state->rank);
+  } else if (state->dims[0] < STATE_COUNT) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "For the Philox algorithm, the size of state must be at least 3; got %lld", (long long)state->dims[0]);
   }
 }
 
@@ -309,14 +337,14 @@ static void skip(htf_node *node, const htf_slots *opened, htf_value state, int64
   htf_value low = part_of(node, state, 0, 1), moved = htf_add(node, low, blocks);
   htf_value carry = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_LESS, moved, low), HR_DTYPE_U64);
   htf_value high = htf_add(node, part_of(node, state, 1, 1), carry);
-  htf_value next = join(node, join(node, moved, high), part_of(node, state, 2, 1));
+  htf_value next = join(node, join(node, moved, high), part_of(node, state, 2, state->dims[0] - 2));
   htf_set_slot(node, opened, 0, htf_cast(node, next, HR_DTYPE_I64));
 }
 
 /* Inputs: the variable, the algorithm, how many elements to skip. */
 static void skip_elements(htf_node *node, bool has_output) {
   check_algorithm(node, 1);
-  int64_t elements = htf_host_int(node, 2);
+  int64_t elements = read_scalar(node, 2);
   htf_slots opened = htf_open_slots(node, 1, true, false);
   if (!htf_has_failed(node)) {
     check_state(node, opened.values[0]);
