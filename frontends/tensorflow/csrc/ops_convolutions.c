@@ -82,12 +82,66 @@ static htf_value forward(htf_node *node, htf_value image, htf_value kernel) {
   return convolve(node, image, kernel, &c);
 }
 
+static void check_kernel(htf_node *node, htf_value kernel) {
+  for (int d = 0; d < kernel->rank && !htf_has_failed(node); ++d) {
+    if (kernel->dims[d] == 0) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: filter must not have zero elements, and its dim %d is 0",
+               node->kernel->row->op, d);
+    }
+  }
+}
+
 void htf_conv(htf_node *node) {
   htf_value image = htf_input(node, 0), kernel = htf_input(node, 1);
   htf_check_ranks(node, image->rank, kernel->rank);
+  check_kernel(node, kernel);
   if (!htf_has_failed(node)) {
     htf_output(node, 0, forward(node, image, kernel));
   }
+}
+
+static void check_batches(htf_node *node, htf_value image, htf_value kernel, int64_t batch_dims) {
+  int planes = kernel->rank - 2;
+  if (!htf_has_failed(node) &&
+      (planes < 2 || planes > HTF_PLANES_MAX || batch_dims < 0 || image->rank != batch_dims + planes + 1)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "Conv: an image of %d dims, %lld of them of examples, and a kernel of %d", image->rank,
+             (long long)batch_dims, kernel->rank);
+  }
+  check_kernel(node, kernel);
+}
+
+/* 1 stands for as many groups as the kernel implies. */
+static void check_groups(htf_node *node, htf_value image, htf_value kernel) {
+  htf_geometry g = htf_geometry_of(node);
+  int64_t groups = htf_integer(node, "groups"), channels = image->dims[htf_channel_dim(&g)];
+  if (!htf_has_failed(node) && groups != 1 && channels != groups * kernel->dims[g.planes]) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Conv: %lld groups of %lld channels do not fit an image of %lld",
+             (long long)groups, (long long)kernel->dims[g.planes], (long long)channels);
+  }
+}
+
+/* Any number of dims of examples, which are one to the convolution. */
+void htf_conv_batches(htf_node *node) {
+  htf_value image = htf_input(node, 0), kernel = htf_input(node, 1);
+  int64_t batch_dims = htf_integer(node, "batch_dims"), dims[HR_RANK_MAX + 1] = {1};
+  check_batches(node, image, kernel, batch_dims);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  for (int d = 0; d < batch_dims; ++d) {
+    dims[0] *= image->dims[d];
+  }
+  memcpy(dims + 1, image->dims + batch_dims, sizeof *dims * (size_t)(kernel->rank - 1));
+  htf_value merged = htf_reshape(node, image, kernel->rank, dims);
+  check_groups(node, merged, kernel);
+  htf_value found = htf_has_failed(node) ? image : forward(node, merged, kernel);
+  if (htf_has_failed(node)) {
+    return;
+  }
+  memcpy(dims, image->dims, sizeof *dims * (size_t)batch_dims);
+  memcpy(dims + batch_dims, found->dims + 1, sizeof *dims * (size_t)(kernel->rank - 1));
+  htf_output(node, 0, htf_reshape(node, found, image->rank, dims));
 }
 
 static void record_row(htf_node *node, hr_op op, const htf_geometry *g, int64_t groups, htf_value x, htf_value y,

@@ -29,9 +29,18 @@ static int read_list(htf_node *node, const char *name, int64_t *out_list) {
 void htf_read_pair(htf_node *node, const htf_geometry *g, const char *name, int64_t *out_values) {
   int64_t list[HTF_LIST_MAX];
   int count = read_list(node, name, list);
-  if (count != g->planes + 2 || list[0] != 1 || list[htf_channel_dim(g)] != 1) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s must be %d numbers, those of examples and channels 1",
-             node->kernel->row->op, name, g->planes + 2);
+  if (count == 0 && strcmp(name, "dilations") == 0) {
+    return; /* they stay 1 */
+  }
+  if (count != g->planes + 2) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s must be %d numbers, not %d", node->kernel->row->op, name,
+             g->planes + 2, count);
+    return;
+  }
+  if (list[0] != 1 || list[htf_channel_dim(g)] != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: no support of %s in the batch and depth dimensions: they are %lld and %lld, expected 1",
+             node->kernel->row->op, name, (long long)list[0], (long long)list[htf_channel_dim(g)]);
     return;
   }
   for (int p = 0; p < g->planes; ++p) {
@@ -59,8 +68,9 @@ void htf_read_padding(htf_node *node, htf_geometry *g, const int64_t *dims) {
     } else if (is_explicit) {
       g->before[p] = sides->list[2 * htf_plane_dim(g, p)], g->after[p] = sides->list[2 * htf_plane_dim(g, p) + 1];
       if (g->before[p] < 0 || g->after[p] < 0) {
-        htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: explicit_paddings %lld and %lld must not be negative",
-                 node->kernel->row->op, (long long)g->before[p], (long long)g->after[p]);
+        htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+                 "%s: All elements of explicit_paddings must be nonnegative, not %lld and %lld", node->kernel->row->op,
+                 (long long)g->before[p], (long long)g->after[p]);
       }
     }
   }
@@ -71,12 +81,12 @@ static const char *format_name(htf_node *node) {
 }
 
 static bool has_channels_first(htf_node *node) {
-  return strncmp(format_name(node), "NC", 2) == 0;
+  return strncmp(format_name(node), "NC", 2) == 0 || strcmp(format_name(node), "CHANNELS_FIRST") == 0;
 }
 
-/* The dims of an image: the letters of its format. */
+/* The dims of an image: the letters of its format, or as many as those of the kernel. */
 static int rank_of(htf_node *node) {
-  return (int)strlen(format_name(node));
+  return htf_has_attribute(node, "batch_dims") ? htf_input(node, 1)->rank : (int)strlen(format_name(node));
 }
 
 void htf_check_ranks(htf_node *node, int rank, int other) {

@@ -18,6 +18,16 @@ def blocks(name, sizes, **sides):
     return getattr(tf.raw_ops, name)(input=np.ones((10, 5, 5, 2), "float32"), block_shape=tf.constant(sizes, "int64"), **sides)
 
 
+def generated(state=(1, 2, 3), dtype="int64", algorithm=1):
+    variable = tf.Variable(state, dtype=dtype)
+    return tf.raw_ops.StatefulStandardNormalV2(resource=variable.handle, algorithm=algorithm, shape=[2])
+
+
+def convolution(strides=(1, 1, 1, 1), **more):
+    image, kernel = np.ones((1, 4, 4, 2), "float32"), np.ones((1, 1, 2, 3), "float32")
+    return tf.raw_ops.Conv(input=image, filter=kernel, strides=strides, padding="SAME", **more)
+
+
 BAD = {
     "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: .2,3., In.1.: .2,3.: 3 columns, 2 rows"),
     "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
@@ -123,7 +133,7 @@ BAD = {
             padding="EXPLICIT",
             explicit_paddings=[0, 0, -1, 0, 0, 0, 0, 0],
         ),
-        "-1 and 0 must not be negative",
+        "must be nonnegative, not -1 and 0",
     ),
     "no channels": (
         lambda: tf.raw_ops.Conv2D(
@@ -134,11 +144,25 @@ BAD = {
         ),
         "0 channels does not fit",
     ),
+    "empty kernel": (lambda: tf.raw_ops.Conv2D(input=np.ones((1, 4, 4, 1)), filter=np.ones((1, 0, 1, 2)), strides=[1] * 4,
+                                               padding="SAME"), "filter must not have zero elements"),
+    "strides of channels": (lambda: convolution(strides=[1, 1, 1, 2]), "strides in the batch and depth dimensions"),
+    "strides of too few dims": (lambda: convolution(strides=[1, 1, 1]), "strides must be 4 numbers, not 3"),
+    "dims of a batch": (lambda: convolution(batch_dims=2), "an image of 4 dims, 2 of them of examples"),
+    "groups": (lambda: convolution(groups=3), "3 groups of 2 channels do not fit an image of 2"),
     "einsum": (lambda: tf.raw_ops.Einsum(inputs=[ONES, ONES], equation="ij,jk->ik"), "3.*2|2.*3"),
     "gather": (lambda: tf.gather_nd(tf.constant(ONES), [[0, 0, 0]]), "saw: 3 vs. 2"),
+    "vector of algorithms": (lambda: generated(algorithm=[1]), r"must have shape \[\], not 1 dims"),
+    "algorithm": (lambda: generated(algorithm=123), "Unsupported algorithm id: 123"),
+    "matrix of a generator": (lambda: generated([[0]]), "RNG state must have one and only one dimension, not 2"),
+    "small generator": (lambda: generated([1, 2]), "the size of state must be at least 3; got 2"),
+    "dtype of a generator": (lambda: generated(dtype="float32"), "dtype of RNG state variable must be int64"),
+    "number as a key": (
+        lambda: tf.raw_ops.StatelessRandomUniformV2(shape=[2], key=tf.constant(1, "uint64"), counter=tf.constant([1, 2], "uint64"), alg=1),
+        r"key must have shape \[1\]"),
     "negative block": (lambda: blocks("SpaceToBatchND", [-10, 11]), "block_shape must be positive, got value -10 at index 0"),
     "no block": (lambda: blocks("BatchToSpaceND", [1, 0]), "block_shape must be positive, got value 0 at index 1"),
-    "negative padding": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]), "Paddings must be non-negative"),
+    "negative padding of blocks": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]), "Paddings must be non-negative"),
     "negative crop": (lambda: blocks("BatchToSpaceND", [1, 1], crops=[[0, -1], [0, 0]]), "Crops must be non-negative"),
     "all of a large crop": (
         lambda: blocks("BatchToSpaceND", [1, 1], crops=np.full((2, 2), 2**62)), r"cropped_shape\[1\] must be non-negative"),

@@ -619,6 +619,20 @@ def _(rng, dtype, name):
             yield {"input": image, "filter": kernel, **spec}
 
 
+# The dims of the image and of the kernel, the dims of examples, strides, dilations.
+BATCHES = [((2, 5, 6, 3), (2, 3, 3, 4), 1, (1, 2, 1, 1), ()), ((2, 7, 8, 3), (2, 3, 3, 4), 1, (1, 1, 1, 1), (1, 2, 2, 1)),
+           ((2, 3, 5, 6, 3), (2, 3, 3, 4), 2, (1, 1, 2, 1), ()), ((5, 6, 3), (2, 3, 3, 4), 0, (1, 1, 1, 1), ()), ((0, 5, 6, 3), (2, 3, 3, 4), 1, (1, 1, 1, 1), ()),
+           ((2, 5, 6, 4, 3), (2, 3, 2, 3, 4), 1, (1, 2, 1, 1, 1), ()), ((2, 1, 3, 5, 6, 4, 3), (2, 3, 2, 3, 4), 3, (1, 1, 1, 2, 1), ())]  # fmt: skip
+
+
+@case("Conv", scale=64)
+def _(rng, dtype, name):
+    for dims, kernel, batch_dims, strides, dilations in BATCHES:
+        for padding in ["SAME", "VALID"]:
+            yield {"input": numbers(rng, dims, dtype, -1, 1), "filter": numbers(rng, kernel, dtype, -1, 1), "strides": strides,
+                   "dilations": dilations, "padding": padding, "batch_dims": batch_dims}  # fmt: skip
+
+
 @case("MaxPool", "AvgPool", "MaxPoolGrad", "AvgPoolGrad", scale=16)
 def _(rng, dtype, name):
     for dims, size, stride, padding, dilation in WINDOWS:
@@ -958,6 +972,17 @@ def test_generator_skips():
             assert device in before.device
             results.append((before.numpy().tolist(), state.numpy().tolist()))
     assert results[0] == results[1]
+
+
+def test_generators_keep_more_elements():
+    results = []
+    for device in ["CPU", "HEADRACE"]:
+        with tf.device(device):
+            state = tf.Variable(np.array([-5, 8, 9, 4, -7], "int64"))
+            drawn = tf.raw_ops.StatefulUniformFullInt(resource=state.handle, algorithm=1, shape=[5], dtype=tf.int64)
+            assert device in drawn.device
+            results.append((drawn.numpy().tolist(), state.numpy().tolist()))
+    assert results[0] == results[1] and results[0][1][3:] == [4, -7]
 
 
 @pytest.mark.parametrize("channels", [(6, 4, 2), (4, 4, 4), (4, 8, 4)])
