@@ -227,7 +227,7 @@ static void walk_instr(walker *w, const hr_instr *instr) {
 }
 
 static void walk_kernel(walker *w, const hr_kernel *kernel) {
-  fixed(w, (uint64_t)kernel->rank << 32 | (uint64_t)kernel->order << 16 | (uint64_t)kernel->phase_count);
+  fixed(w, (uint64_t)kernel->rank << 32 | (uint64_t)kernel->phase_count);
   fixed(w, (uint64_t)kernel->reduce_mask << 32 | kernel->ordered_mask);
   fixed(w, (uint64_t)kernel->arg_count << 32 | (uint64_t)kernel->scalar_count);
   fixed(w, (uint64_t)kernel->access_count << 32 | (uint64_t)kernel->instr_count);
@@ -303,17 +303,13 @@ bool hr_schedule_split(const hr_schedule *schedule, hr_words *structure, hr_numb
   return !w.failed;
 }
 
-/* Every dim must be a dim, and reductions must keep their order. */
+/* Every dim must be a dim. */
 static hr_status check_kernel(const hr_kernel *kernel) {
   for (int d = 0; d < kernel->rank; ++d) {
     if (kernel->dims[d] < 1) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: dim %d of kernel %s is %lld", d, kernel->name,
                             (long long)kernel->dims[d]);
     }
-  }
-  if (kernel->reduce_mask != 0 && hr_kernel_order(kernel->rank, kernel->dims, kernel->reduce_mask) != kernel->order) {
-    return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "renumbering: kernel %s would reduce in another order",
-                          kernel->name);
   }
   return HR_OK;
 }
@@ -327,8 +323,14 @@ bool hr_schedule_find_parts(const hr_schedule *schedule, size_t *out_first) {
   return !w.failed;
 }
 
-static hr_status check_step(const hr_step *step) {
-  return step->kind == HR_STEP_KERNEL ? check_kernel(step->kernel) : HR_OK;
+/* Checks a renumbered step, and derives its kernel's order of reductions from the new dims. */
+static hr_status finish_step(const hr_step *step) {
+  if (step->kind == HR_STEP_KERNEL) {
+    hr_kernel *kernel = (hr_kernel *)step->kernel;
+    HR_RETURN_IF_ERROR(check_kernel(kernel));
+    kernel->order = hr_kernel_order(kernel->rank, kernel->dims, kernel->reduce_mask);
+  }
+  return HR_OK;
 }
 
 void hr_schedule_count_traffic(const hr_schedule *schedule, const hr_step *step) {
@@ -353,7 +355,7 @@ hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_
   }
   for (int i = 0; i < schedule->step_count; ++i) {
     ((hr_step *)schedule->steps)[i].like = 0; /* the numbers that differ may be those of like kernels */
-    HR_RETURN_IF_ERROR(check_step(&schedule->steps[i]));
+    HR_RETURN_IF_ERROR(finish_step(&schedule->steps[i]));
     hr_schedule_count_traffic(schedule, &schedule->steps[i]);
   }
   if (out_places != NULL) {
@@ -410,7 +412,7 @@ hr_status hr_schedule_replace(hr_schedule *schedule, hr_number_places *places, c
     }
   }
   for (int i = 0; i < schedule->step_count; ++i) {
-    HR_RETURN_IF_ERROR(out_changed[i + 1] ? check_step(&schedule->steps[i]) : HR_OK);
+    HR_RETURN_IF_ERROR(out_changed[i + 1] ? finish_step(&schedule->steps[i]) : HR_OK);
   }
   bool is_outsized = places->held > HELD_MIN && places->held - places->held / 4 > places->needed;
   if (!moves && !is_outsized) {

@@ -37,9 +37,9 @@ typedef struct hr_number_places {
   size_t needed, held; /* bytes of all temporaries, and of their places */
 } hr_number_places;
 
-/* Replaces the numbers with `count` others, which must be as many as there are; then places buffers and estimates
- * again. INVALID_ARGUMENT: the numbers don't belong to this structure, or reductions would have another order. The
- * schedule is then useless. `out_places`: those of the terms, in ascending order; both may be NULL. */
+/* Replaces the numbers with `count` others, which must be as many as there are; then places buffers, and derives
+ * orders of reductions and estimates again. INVALID_ARGUMENT: the numbers don't belong to this structure, or a dim is
+ * below 1. The schedule is then useless. `out_places`: those of the terms, in ascending order; both may be NULL. */
 HR_MUST_USE hr_status hr_schedule_renumber(hr_schedule *schedule, size_t count, const int64_t *numbers,
                                            const hr_number_terms *terms, hr_number_places *out_places);
 

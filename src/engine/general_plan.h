@@ -16,7 +16,7 @@
  *   - the range of the samples, and half and twice of it (of several plans that hold, the one with the nearest range);
  *   - powers of two that divide all samples divide the new dim;
  *   - programs whose number of nodes follows from dims, as of sums by doubling, have none (hr_program.has_rounds);
- *   - reductions keep their order (hr_schedule_renumber), numbers their class.
+ *   - numbers keep their class. The order of a reduction is derived from its new dims (hr_schedule_renumber).
  *
  * A key that fails one is compiled, and becomes a sample. Structures, samples and models are bounded.
  *
