@@ -274,13 +274,18 @@ static void note_takes(hr_plan *plan, const uint32_t *donations) {
   }
 }
 
+/* On one thread of a host nothing runs side by side. A bound would only give some dims another structure. */
+static int64_t hoist_bytes(const hr_device *device) {
+  return !device->properties.is_host ? DEVICE_HOIST_BYTES : hr_thread_count() > 1 ? HOIST_BYTES : 0;
+}
+
 static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, const hr_scalar *arguments) {
   hr_dialect dialect = device->driver->dialect;
   hr_target target = {.keeps = hr__algorithms_providers(dialect)[0] != NULL ? hr__algorithms_keep : NULL,
                       .keeps_ctx = device,
                       .may_keep = hr__algorithms_may_keep,
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
-                      .hoist_bytes = device->properties.is_host ? HOIST_BYTES : DEVICE_HOIST_BYTES,
+                      .hoist_bytes = hoist_bytes(device),
                       .explains = own_plans()->keeps_nodes,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
