@@ -8,15 +8,22 @@
 #include "runtime/cached_weights.h"
 #include "runtime/handle_range.h"
 
-enum { POOL_CHUNK = 65536, OWN_MAX = 128, OWN_REFILL = 16 };
+enum { POOL_CHUNK = 65536, OWN_MAX = 128, OWN_REFILL = 16, CACHE_LINE = 64, AHEAD = 12 };
+
+/* The free structs of one size of handles, with room for all that were made. Pointers beside the structs: these have
+ * been used by another thread, and to read one for the address of the next would cost a cache miss each. */
+typedef struct free_structs {
+  HR_VECTOR(hr_buffer *) list;
+  size_t made;
+} free_structs;
 
 /* The process's pool. Handles are addresses, and structs are never freed. */
 static struct {
   hr_mutex mutex;
   bool has_key;
-  pthread_key_t key;                        /* returns a thread's own structs when it ends */
-  hr_buffer *free[HR_HANDLE_SHIFT_MAX + 1]; /* structs with a handle */
-  char *chunk;                              /* structs without a handle so far */
+  pthread_key_t key;                          /* returns a thread's own structs when it ends */
+  free_structs free[HR_HANDLE_SHIFT_MAX + 2]; /* structs with a handle; none in the last */
+  char *chunk;                                /* structs without a handle so far */
   size_t chunk_left;
   hr_handle_range range;
   hr_mutex invalidate_mutex;
@@ -41,8 +48,13 @@ static hr_status make_struct(int shift, hr_buffer **out_buffer) {
     pool.chunk = fresh;
     pool.chunk_left = POOL_CHUNK;
   }
+  free_structs *free = &pool.free[shift];
+  if (!hr_vector_reserve(&free->list, free->made + 1)) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "buffer: no host memory for a list of buffers");
+  }
   hr_buffer *buffer = (hr_buffer *)(void *)pool.chunk;
   HR_RETURN_IF_ERROR(hr__handle_take(&pool.range, shift, buffer, &buffer->handle));
+  ++free->made;
   buffer->shift = shift;
   pool.chunk += sizeof *buffer;
   pool.chunk_left -= sizeof *buffer;
@@ -80,17 +92,34 @@ void hr__buffers_end_fork(void) {
 
 /* ---- free structs ---- */
 
-static void push_struct(hr_buffer **lists, hr_buffer *buffer) {
-  buffer->next = lists[buffer->shift];
-  lists[buffer->shift] = buffer;
+static void push_own(hr_buffer *buffer) {
+  buffer->next = own.free[buffer->shift];
+  own.free[buffer->shift] = buffer;
 }
 
-static hr_buffer *pop_struct(hr_buffer **lists, int shift) {
-  hr_buffer *buffer = lists[shift];
+static hr_buffer *pop_own(int shift) {
+  hr_buffer *buffer = own.free[shift];
   if (buffer != NULL) {
-    lists[shift] = buffer->next;
+    own.free[shift] = buffer->next;
   }
   return buffer;
+}
+
+/* The pool is locked, here and below. */
+static void push_pool(hr_buffer *buffer) {
+  free_structs *free = &pool.free[buffer->shift];
+  free->list.data[free->list.count++] = buffer;
+}
+
+static hr_buffer *pop_pool(int shift) {
+  free_structs *free = &pool.free[shift];
+  return free->list.count > 0 ? hr_vector_pop(&free->list) : NULL;
+}
+
+static void prefetch_struct(const hr_buffer *buffer) {
+  for (size_t i = 0; i < sizeof *buffer; i += CACHE_LINE) {
+    __builtin_prefetch((const char *)buffer + i, 1);
+  }
 }
 
 /* Returns all structs of this thread to the pool. */
@@ -98,8 +127,8 @@ static void return_own(void *unused) {
   (void)unused;
   hr_mutex_lock(&pool.mutex);
   for (int shift = 0; shift <= HR_HANDLE_SHIFT_MAX; ++shift) {
-    for (hr_buffer *buffer; (buffer = pop_struct(own.free, shift)) != NULL;) {
-      push_struct(pool.free, buffer);
+    for (hr_buffer *buffer; (buffer = pop_own(shift)) != NULL;) {
+      push_pool(buffer);
     }
   }
   hr_mutex_unlock(&pool.mutex);
@@ -112,23 +141,24 @@ static void register_own(void) {
   own.is_known = pool.has_key && pthread_setspecific(pool.key, &own) == 0;
 }
 
+static hr_status take_from_pool(int shift, hr_buffer **out_buffer) {
+  *out_buffer = pop_pool(shift);
+  return *out_buffer != NULL ? HR_OK : make_struct(shift, out_buffer);
+}
+
 /* A free struct of the pool, or a new one. Further ones of the pool become the thread's. */
 __attribute__((noinline)) static hr_status refill(int shift, hr_buffer **out_buffer) {
-  hr_status status = HR_OK;
   hr_mutex_lock(&pool.mutex);
   if (!own.is_known) {
     register_own();
   }
-  *out_buffer = shift <= HR_HANDLE_SHIFT_MAX ? pop_struct(pool.free, shift) : NULL;
-  if (*out_buffer == NULL) {
-    status = make_struct(shift, out_buffer);
-  }
+  hr_status status = take_from_pool(shift, out_buffer);
   hr_buffer *buffer = NULL;
   for (int i = 0; own.is_known && status == HR_OK && i < OWN_REFILL && own.count < OWN_MAX; ++i, ++own.count) {
-    if ((buffer = pop_struct(pool.free, shift)) == NULL) {
+    if ((buffer = pop_pool(shift)) == NULL) {
       break;
     }
-    push_struct(own.free, buffer);
+    push_own(buffer);
   }
   hr_mutex_unlock(&pool.mutex);
   return status;
@@ -136,11 +166,30 @@ __attribute__((noinline)) static hr_status refill(int shift, hr_buffer **out_buf
 
 static inline hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
   int shift = hr__handle_shift(bytes);
-  if (shift <= HR_HANDLE_SHIFT_MAX && (*out_buffer = pop_struct(own.free, shift)) != NULL) {
+  if (shift <= HR_HANDLE_SHIFT_MAX && (*out_buffer = pop_own(shift)) != NULL) {
     --own.count;
     return HR_OK;
   }
   return refill(shift, out_buffer);
+}
+
+/* Takes structs one by one if they are few, else all with one lock; *out_taken: how many. */
+static hr_status take_structs(size_t count, const size_t *bytes, hr_buffer **out_buffers, size_t *out_taken) {
+  hr_status status = HR_OK;
+  size_t taken = 0;
+  bool is_few = count <= OWN_REFILL;
+  if (!is_few) {
+    hr_mutex_lock(&pool.mutex);
+  }
+  for (; taken < count && status == HR_OK; taken += status == HR_OK) {
+    status = is_few ? take_struct(bytes[taken], &out_buffers[taken])
+                    : take_from_pool(hr__handle_shift(bytes[taken]), &out_buffers[taken]);
+  }
+  if (!is_few) {
+    hr_mutex_unlock(&pool.mutex);
+  }
+  *out_taken = taken;
+  return status;
 }
 
 /* Returns a list of structs: with one lock those that are too many for this thread. */
@@ -149,7 +198,7 @@ static void return_structs(hr_buffer *list) {
   for (; list != NULL && room > 0; --room) {
     hr_buffer *buffer = list;
     list = buffer->next;
-    push_struct(own.free, buffer);
+    push_own(buffer);
     ++own.count;
   }
   if (list == NULL) {
@@ -159,7 +208,7 @@ static void return_structs(hr_buffer *list) {
   while (list != NULL) {
     hr_buffer *buffer = list;
     list = buffer->next;
-    push_struct(pool.free, buffer);
+    push_pool(buffer);
   }
   hr_mutex_unlock(&pool.mutex);
 }
@@ -257,17 +306,17 @@ void hr_buffer_donate(hr_buffer *buffer) {
 }
 
 hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {
-  hr_status status = HR_OK;
-  size_t taken = 0;
-  for (; taken < count && status == HR_OK; taken += status == HR_OK) {
-    status = take_struct(bytes[taken], &out_buffers[taken]);
-  }
+  size_t taken;
+  hr_status status = take_structs(count, bytes, out_buffers, &taken);
   for (size_t i = 0; status != HR_OK && i < taken; ++i) {
     out_buffers[i]->next = NULL;
     return_structs(out_buffers[i]);
   }
   uint64_t stamp = status == HR_OK ? take_stamps(count) : 0;
   for (size_t i = 0; status == HR_OK && i < count; ++i) {
+    if (i + AHEAD < count) {
+      prefetch_struct(out_buffers[i + AHEAD]);
+    }
     init_buffer(out_buffers[i], device, bytes[i], stamp + i);
   }
   return status;
@@ -297,6 +346,9 @@ static void release_all(size_t count, hr_buffer *const *buffers, int64_t referen
   hr_buffer *free = NULL;
   for (size_t i = 0; i < count; ++i) {
     hr_buffer *buffer = buffers[i];
+    if (i + AHEAD < count) {
+      prefetch_struct(buffers[i + AHEAD]);
+    }
     if (let_go(buffer, reference)) {
       buffer->next = free;
       free = buffer;
