@@ -123,6 +123,8 @@ int htf_host_ints(htf_node *node, int index, int64_t *out_values, int most);
 int64_t *htf_host_numbers(htf_node *node, int index, int64_t *out_count);
 /* The same of one number. */
 int64_t htf_host_int(htf_node *node, int index);
+/* The number of an input without dims, which others need not be. */
+int64_t htf_host_scalar(htf_node *node, int index);
 /* The dims of an input in the host's memory; how many they are. */
 int htf_host_dims(htf_node *node, int index, int64_t dims[HR_RANK_MAX]);
 /* The operation fails with this error unless an input in the host's memory has `rank` dims. */

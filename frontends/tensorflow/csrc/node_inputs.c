@@ -140,6 +140,17 @@ int64_t htf_host_int(htf_node *node, int index) {
   return value;
 }
 
+int64_t htf_host_scalar(htf_node *node, int index) {
+  int64_t dims[HR_RANK_MAX];
+  int rank = htf_host_dims(node, index, dims);
+  if (!htf_has_failed(node) && rank != 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "%s: input %d (0-based) must have shape [], not %d dims: Shape must be rank 0 but is rank %d",
+             node->kernel->row->op, index, rank, rank);
+  }
+  return htf_has_failed(node) ? 0 : htf_host_int(node, index);
+}
+
 static double real_at(const void *data, hr_dtype dtype) {
   const hr_scalar number = hr_scalar_of(dtype, data);
   return number.dtype == HR_DTYPE_I64 ? (double)number.value.i : number.value.f[0];

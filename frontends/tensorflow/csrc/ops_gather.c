@@ -183,12 +183,16 @@ void htf_one_hot(htf_node *node) {
 /* Inputs: numbers, of rows or not, how many bins, and weights, or none. Numbers from `size` on do not count. */
 static void count_numbers(htf_node *node, bool is_binary, bool has_rows) {
   htf_value x = htf_input(node, 0), weights = htf_input(node, 2);
-  int64_t size = htf_host_int(node, 1), rows = has_rows ? x->dims[0] : 1;
+  int64_t size = htf_host_scalar(node, 1), rows = has_rows ? x->dims[0] : 1;
   hr_dtype dtype = weights->dtype;
   bool is_weighted = hr_tensor_count(weights) > 0;
-  if (!htf_has_failed(node) && (size < 0 || (is_weighted && hr_tensor_count(weights) != hr_tensor_count(x)))) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
-             "%s: size must be non-negative, and weights have the input's dims or none", node->kernel->row->op);
+  if (!htf_has_failed(node) && size < 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: size (%lld) must be non-negative", node->kernel->row->op,
+             (long long)size);
+  }
+  if (!htf_has_failed(node) && is_weighted && hr_tensor_count(weights) != hr_tensor_count(x)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %lld weights for %lld numbers, expected as many or none",
+             node->kernel->row->op, (long long)hr_tensor_count(weights), (long long)hr_tensor_count(x));
   }
   if (htf_has_failed(node)) {
     return;

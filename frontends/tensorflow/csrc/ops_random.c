@@ -10,19 +10,8 @@
 
 enum { PHILOX = 1, AUTO_SELECT = 3, HELD_COUNT = 1 << 20 };
 
-/* The number of an input without dims. */
-static int64_t read_scalar(htf_node *node, int input) {
-  int64_t dims[HR_RANK_MAX];
-  int rank = htf_host_dims(node, input, dims);
-  if (!htf_has_failed(node) && rank != 0) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: input %d (0-based) must have shape [], not %d dims",
-             node->kernel->row->op, input, rank);
-  }
-  return htf_has_failed(node) ? 0 : htf_host_int(node, input);
-}
-
 static void check_algorithm(htf_node *node, int input) {
-  int64_t algorithm = read_scalar(node, input);
+  int64_t algorithm = htf_host_scalar(node, input);
   if (!htf_has_failed(node) && algorithm != PHILOX && algorithm != AUTO_SELECT) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Unsupported algorithm id: %lld, expected 1 (Philox) or 3 (auto)",
              node->kernel->row->op, (long long)algorithm);
@@ -219,7 +208,7 @@ void htf_random_normal(htf_node *node) {
 
 /* Two inputs are the bounds. Signed numbers wrap as unsigned ones do. */
 static void output_integers(htf_node *node, htf_request asked, int bounds) {
-  int64_t low = read_scalar(node, bounds), high = read_scalar(node, bounds + 1);
+  int64_t low = htf_host_scalar(node, bounds), high = htf_host_scalar(node, bounds + 1);
   if (!htf_has_failed(node) && low >= high && asked.count > 0) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Need minval < maxval, got %lld >= %lld", (long long)low,
              (long long)high);
@@ -344,7 +333,7 @@ static void skip(htf_node *node, const htf_slots *opened, htf_value state, int64
 /* Inputs: the variable, the algorithm, how many elements to skip. */
 static void skip_elements(htf_node *node, bool has_output) {
   check_algorithm(node, 1);
-  int64_t elements = read_scalar(node, 2);
+  int64_t elements = htf_host_scalar(node, 2);
   htf_slots opened = htf_open_slots(node, 1, true, false);
   if (!htf_has_failed(node)) {
     check_state(node, opened.values[0]);

@@ -160,6 +160,9 @@ BAD = {
     "number as a key": (
         lambda: tf.raw_ops.StatelessRandomUniformV2(shape=[2], key=tf.constant(1, "uint64"), counter=tf.constant([1, 2], "uint64"), alg=1),
         r"key must have shape \[1\]"),
+    "bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=[3], weights=np.zeros(0, "float32")), "must be rank 0 but is rank 1"),
+    "negative bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=-2, weights=np.zeros(0, "float32")), r"size .-2. must be non-neg"),
+    "weights of bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=3, weights=ONES[0]), "3 weights for 1 numbers"),
     "negative block": (lambda: blocks("SpaceToBatchND", [-10, 11]), "block_shape must be positive, got value -10 at index 0"),
     "no block": (lambda: blocks("BatchToSpaceND", [1, 0]), "block_shape must be positive, got value 0 at index 1"),
     "negative padding of blocks": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]), "Paddings must be non-negative"),
