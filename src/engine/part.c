@@ -119,7 +119,7 @@ typedef struct uses {
 static void note_use(void *arg, uint32_t local, bool is_output) {
   uses *u = arg;
   part_buffer *buffer = &u->buffers[local];
-  bool is_empty = buffer->kind == TEMPORARY || buffer->kind == RESULT;
+  bool is_empty = buffer->bytes > 0 && (buffer->kind == TEMPORARY || buffer->kind == RESULT);
   if (u->bad == UINT32_MAX && (is_output ? buffer->kind == CONSTANT : is_empty && !buffer->is_written)) {
     u->bad = local;
   }

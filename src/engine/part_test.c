@@ -244,6 +244,28 @@ HR_TEST(buffers_written_during_a_capture_are_constants) {
   close_fixture(&f);
 }
 
+/* Sums of no rows, which nothing has written, are 0. */
+HR_TEST(a_buffer_without_elements_need_not_be_written) {
+  fixture f = open_fixture();
+  hr_buffer *none, *sum = make(&f), *result = make(&f);
+  HR_ASSERT_OK(hr_buffer_create(f.device, 0, &none));
+  static const int64_t mask = 1, none_dims[2] = {0, COUNT}, sum_dims[2] = {1, COUNT}, strides[2] = {COUNT, 1};
+  const hr_view rows = {.buffer = none, .dtype = HR_DTYPE_F32, .rank = 2, .dims = none_dims, .strides = strides};
+  const hr_view output = {.buffer = sum, .dtype = HR_DTYPE_F32, .rank = 2, .dims = sum_dims, .strides = strides};
+  const hr_attrs attrs = {.int_count = 1, .ints = &mask};
+  HR_ASSERT_OK(hr_stream_record(f.capture, HR_OP_SUM, &attrs, 1, &rows, 1, &output));
+  hr_part_spec spec = {.result_count = 1, .results = &sum};
+  hr_part *part;
+  HR_ASSERT_OK(hr_part_create(f.capture, &spec, &part));
+  HR_ASSERT_OK(hr_part_run(f.stream, part, NULL, &result, NULL));
+  HR_ASSERT(first_of(f.stream, result) == 0);
+  hr_buffer_release(none);
+  hr_buffer_release(sum);
+  hr_buffer_release(result);
+  hr_part_release(part);
+  close_fixture(&f);
+}
+
 HR_TEST(a_capture_rejects_operations_that_need_a_value) {
   fixture f = open_fixture();
   hr_buffer *a = make(&f);

@@ -82,6 +82,20 @@ def test_other_dtypes(dtype):
         check_bits(lambda x: ((x + x) * x - x, x[::-1] * x), x)
 
 
+def test_constants_without_elements():
+    """TensorFlow's own folding of constants is off, so that they are in the cluster."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.constant_folding = config.graph_options.rewrite_options.OFF
+    config.graph_options.optimizer_options.opt_level = -1
+    base, power = np.zeros((2, 3, 0), "float16"), np.ones((2, 3, 1), "float16")
+    with tf.Graph().as_default() as graph:
+        x, y, seed = map(tf.constant, (base, power, base))
+        (gradient,) = tf.gradients(tf.pow(x, y), [y], grad_ys=seed)
+        with tf.compat.v1.Session(config=config, graph=graph) as session:
+            result = session.run(gradient, {y: power, seed: base})
+    np.testing.assert_array_equal(result, np.zeros((2, 3, 1)))
+
+
 def test_empty_tensors():
     check_bits(lambda x: (tf.exp(x) + 1, tf.reduce_sum(x + 1, 0), tf.reshape(x * 2, [3, 0])), numbers(0, 3))
 
