@@ -23,8 +23,33 @@ static int compare_members(const void *a, const void *b) {
   return by_set != 0 ? by_set : (x->value > y->value) - (x->value < y->value);
 }
 
+static void check_bounds(htf_node *node, const sets *s, const int64_t *place, int64_t i) {
+  for (int d = 0; d < s->rank; ++d) {
+    if (place[d] < 0 || place[d] >= s->dims[d]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "indices[%lld] = %s is out of bounds: need 0 <= index < %s",
+               (long long)i, htf_text_of_dims(s->rank, place).text, htf_text_of_dims(s->rank, s->dims).text);
+      return;
+    }
+  }
+}
+
+/* Behind the place of the member in front of it, of which it is the next one in memory. */
+static void check_order(htf_node *node, const sets *s, const int64_t *place, int64_t i) {
+  const int64_t *last = place - s->rank;
+  int d = 0;
+  while (d < s->rank && place[d] == last[d]) {
+    ++d;
+  }
+  if (d == s->rank || place[d] < last[d]) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "indices[%lld] = %s is %s", (long long)i,
+             htf_text_of_dims(s->rank, place).text,
+             d == s->rank ? "repeated" : "out of order. Many sparse ops require sorted indices");
+  }
+}
+
 /* Numbers the sets of the members; fails if a place is outside, or sets have no numbers. */
 static void place_members(htf_node *node, sets *s, const int64_t *places, const int64_t *values) {
+  bool is_ordered = htf_flag(node, "validate_indices");
   int64_t most = 1;
   for (int d = 0; d + 1 < s->rank && !htf_has_failed(node); ++d) {
     if (__builtin_mul_overflow(most, s->dims[d] > 0 ? s->dims[d] : 1, &most)) {
@@ -34,12 +59,12 @@ static void place_members(htf_node *node, sets *s, const int64_t *places, const 
   }
   for (int64_t i = 0; i < s->count && !htf_has_failed(node); ++i) {
     const int64_t *place = places + i * s->rank;
+    check_bounds(node, s, place, i);
+    if (is_ordered && i > 0 && !htf_has_failed(node)) {
+      check_order(node, s, place, i);
+    }
     s->members[i] = (member){0, values[i]};
-    for (int d = 0; d + 1 < s->rank; ++d) {
-      if (place[d] < 0 || place[d] >= s->dims[d]) {
-        htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: index %lld is out of range for dim %d of %lld elements",
-                 node->kernel->row->op, (long long)place[d], d, (long long)s->dims[d]);
-      }
+    for (int d = 0; d + 1 < s->rank && !htf_has_failed(node); ++d) {
       s->members[i].set = s->members[i].set * s->dims[d] + place[d];
     }
   }

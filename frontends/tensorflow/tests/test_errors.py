@@ -28,6 +28,13 @@ def convolution(strides=(1, 1, 1, 1), **more):
     return tf.raw_ops.Conv(input=image, filter=kernel, strides=strides, padding="SAME", **more)
 
 
+def united(places):
+    places, values, dims = np.array(places, "int64"), np.arange(2, dtype="int64"), np.array([3, 4], "int64")
+    return tf.raw_ops.SparseToSparseSetOperation(
+        set1_indices=places[:1], set1_values=values[:1], set1_shape=dims, set2_indices=places, set2_values=values,
+        set2_shape=dims, set_operation="union")  # fmt: skip
+
+
 BAD = {
     "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: .2,3., In.1.: .2,3.: 3 columns, 2 rows"),
     "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
@@ -163,6 +170,9 @@ BAD = {
     "bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=[3], weights=np.zeros(0, "float32")), "must be rank 0 but is rank 1"),
     "negative bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=-2, weights=np.zeros(0, "float32")), r"size .-2. must be non-neg"),
     "weights of bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=3, weights=ONES[0]), "3 weights for 1 numbers"),
+    "order of sets": (lambda: united([[1, 0], [0, 0]]), r"indices\[1\] = \[0,0\] is out of order"),
+    "places of sets": (lambda: united([[1, 0], [1, 0]]), r"indices\[1\] = \[1,0\] is repeated"),
+    "bounds of sets": (lambda: united([[0, 0], [0, 4]]), r"indices\[1\] = \[0,4\] is out of bounds: need 0 <= index < \[3,4\]"),
     "negative block": (lambda: blocks("SpaceToBatchND", [-10, 11]), "block_shape must be positive, got value -10 at index 0"),
     "no block": (lambda: blocks("BatchToSpaceND", [1, 0]), "block_shape must be positive, got value 0 at index 1"),
     "negative padding of blocks": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]), "Paddings must be non-negative"),
