@@ -36,6 +36,8 @@ enum { HTF_VARIANTS_MAX = 64 };
 
 typedef struct htf_cluster {
   htf_body body;
+  atomic_int references;
+  struct htf_direct *direct;               /* NULL: there is more in its function */
   atomic_ullong profiled;                  /* by profiler.c */
   pthread_mutex_t mutex;                   /* of what follows */
   htf_variant *variants[HTF_VARIANTS_MAX]; /* the last used first */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "captures.h"
+#include "direct.h"
 #include "profiler.h"
 
 htf_cluster_counts htf_clusters;
@@ -39,9 +40,8 @@ static htf_variant *create_variant(const htf_cluster *self) {
   return v;
 }
 
-static void destroy_cluster(void *kernel) {
-  htf_cluster *self = kernel;
-  if (self == NULL) {
+void htf_cluster_release(htf_cluster *self) {
+  if (atomic_fetch_sub(&self->references, 1) > 1) {
     return;
   }
   for (int i = 0; i < self->variant_count; ++i) {
@@ -55,6 +55,13 @@ static void destroy_cluster(void *kernel) {
   htf_body_fini(&self->body);
   pthread_mutex_destroy(&self->mutex);
   free(self);
+}
+
+static void destroy_cluster(void *kernel) {
+  if (kernel != NULL) {
+    htf_direct_remove(kernel);
+    htf_cluster_release(kernel);
+  }
 }
 
 /* The text of an attribute, which the caller frees; NULL after a failure. */
@@ -71,6 +78,38 @@ static char *read_text(tf_construction *construction, const char *name, size_t *
   return text;
 }
 
+static bool draws_numbers(const htf_body *body) {
+  bool is_found = false;
+  for (int i = 0; i < body->node_count && !is_found; ++i) {
+    is_found = body->nodes[i].kernel->generator != NULL;
+  }
+  return is_found;
+}
+
+/* Reads if the cluster is all of its function, by the attribute's places. Kernels of random numbers have a state, of
+ * which there must not be two. */
+static void read_places(htf_cluster *self, tf_construction *construction, tf_status *status) {
+  int32_t count = 0, bytes = 0;
+  tf.OpKernelConstruction_GetAttrSize(construction, "places", &count, &bytes, status);
+  const int operands = htf_operand_count(self);
+  if (tf.GetCode(status) != 0 || count <= operands || draws_numbers(&self->body)) {
+    return;
+  }
+  int64_t *places = calloc((size_t)count, sizeof *places);
+  bool is_good = places != NULL;
+  if (is_good) {
+    tf.OpKernelConstruction_GetAttrInt64List(construction, "places", places, (int)count, status);
+  }
+  for (int i = 0; i < count && is_good; ++i) {
+    is_good = tf.GetCode(status) == 0 && places[i] >= 0 && (i < operands || places[i] < self->body.result_count);
+  }
+  if (!is_good) {
+    free(places);
+  } else if (!htf_direct_add(self, places, (int)count)) {
+    tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
+  }
+}
+
 static void *create_cluster(tf_construction *construction) {
   tf_status *status = tf.NewStatus();
   htf_cluster *self = calloc(1, sizeof *self);
@@ -80,8 +119,9 @@ static void *create_cluster(tf_construction *construction) {
     tf.SetStatus(status, HR_STATUS_RESOURCE_EXHAUSTED, "headrace: no memory for a cluster");
   } else {
     pthread_mutex_init(&self->mutex, NULL);
-    if (text != NULL) {
-      (void)htf_fails(htf_body_read((hr__span){(const uint8_t *)text, size}, &self->body), status);
+    atomic_init(&self->references, 1);
+    if (text != NULL && !htf_fails(htf_body_read((hr__span){(const uint8_t *)text, size}, &self->body), status)) {
+      read_places(self, construction, status);
     }
   }
   if (tf.GetCode(status) != 0) {
@@ -254,6 +294,7 @@ static int allocate_outputs(call *c, const htf_variant *v) {
     tf_tensor *tensor = tf.AllocateOutput(c->node.context, i, tf.ExpectedOutputDataType(c->node.context, i), r->dims,
                                           r->rank, (size_t)r->bytes, c->node.status);
     if (!htf_has_refused(&c->node) && r->bytes > 0) {
+      htf_direct_note(c->cluster, i, tf.TensorData(tensor));
       c->results[count] = hr_buffer_from_handle(tf.TensorData(tensor), &offset);
       count += c->results[count] != NULL;
     }
@@ -319,6 +360,7 @@ static void record_call(call *c) {
                             : tf.AllocateOutput(c->node.context, i, tf.ExpectedOutputDataType(c->node.context, i),
                                                 value->dims, value->rank, bytes, c->node.status);
     if (!htf_has_refused(&c->node) && tensor != NULL) {
+      htf_direct_note(c->cluster, i, tf.TensorData(tensor));
       htf_write(&c->node, tensor, value);
     }
     if (tensor != NULL) {
@@ -350,10 +392,10 @@ static void run(call *c) {
   release_variant(v);
 }
 
-static void compute(void *kernel, tf_context *context) {
-  call c = {.cluster = kernel};
+void htf_cluster_compute(htf_cluster *self, tf_context *context) {
+  call c = {.cluster = self};
   htf_node_init(&c.node, &htf_of_clusters, context);
-  c.operands = calloc((size_t)htf_operand_count(kernel) + 1, sizeof *c.operands);
+  c.operands = calloc((size_t)htf_operand_count(self) + 1, sizeof *c.operands);
   c.first_same = calloc((size_t)c.cluster->body.variable_count + 1, sizeof *c.first_same);
   c.results = calloc((size_t)c.cluster->body.result_count + 1, sizeof *c.results);
   if (c.operands == NULL || c.first_same == NULL || c.results == NULL) {
@@ -372,35 +414,46 @@ static void compute(void *kernel, tf_context *context) {
   free(c.results);
 }
 
+static void compute(void *kernel, tf_context *context) {
+  htf_cluster_compute(kernel, context);
+}
+
 /* ---- registration ---- */
 
 static void infer_nothing(tf_inference *inference, tf_status *status) {
   tf.ShapeInferenceContextSetUnknownShape(inference, status);
 }
 
-static void report(const char *what, tf_status *status) {
+void htf_report(const char *name, const char *what, tf_status *status) {
   if (tf.GetCode(status) != 0) {
-    fprintf(stderr, "headrace: no %s for %s: %s\n", what, HTF_CLUSTER, tf.Message(status));
+    fprintf(stderr, "headrace: no %s for %s: %s\n", what, name, tf.Message(status));
   }
 }
 
-void htf_register_cluster(void) {
+void htf_register_operation(tf_op_builder *op, const char *name) {
   tf_status *status = tf.NewStatus();
-  tf_op_builder *op = tf.NewOpDefinitionBuilder(HTF_CLUSTER);
-  tf.OpDefinitionBuilderAddAttr(op, "Tin: list(type) >= 0");
-  tf.OpDefinitionBuilderAddAttr(op, "n: int >= 0");
-  tf.OpDefinitionBuilderAddAttr(op, "Tout: list(type) >= 0");
-  tf.OpDefinitionBuilderAddAttr(op, "body: string");
   tf.OpDefinitionBuilderAddInput(op, "x: Tin");
   tf.OpDefinitionBuilderAddInput(op, "variables: n * resource");
   tf.OpDefinitionBuilderAddOutput(op, "y: Tout");
   tf.OpDefinitionBuilderSetIsStateful(op, true);
   tf.OpDefinitionBuilderSetShapeInferenceFunction(op, infer_nothing);
   tf.RegisterOpDefinition(op, status);
-  report("operation", status);
+  htf_report(name, "operation", status);
+  tf.DeleteStatus(status);
+}
+
+void htf_register_cluster(void) {
+  tf_op_builder *op = tf.NewOpDefinitionBuilder(HTF_CLUSTER);
+  tf.OpDefinitionBuilderAddAttr(op, "Tin: list(type) >= 0");
+  tf.OpDefinitionBuilderAddAttr(op, "n: int >= 0");
+  tf.OpDefinitionBuilderAddAttr(op, "Tout: list(type) >= 0");
+  tf.OpDefinitionBuilderAddAttr(op, "body: string");
+  tf.OpDefinitionBuilderAddAttr(op, "places: list(int) = []");
+  htf_register_operation(op, HTF_CLUSTER);
+  tf_status *status = tf.NewStatus();
   tf_builder *builder = tf.NewKernelBuilder(HTF_CLUSTER, "HEADRACE", create_cluster, compute, destroy_cluster);
   tf.KernelBuilder_HostMemory(builder, "variables");
   tf.RegisterKernelBuilder(HTF_CLUSTER, builder, status);
-  report("kernel", status);
+  htf_report(HTF_CLUSTER, "kernel", status);
   tf.DeleteStatus(status);
 }

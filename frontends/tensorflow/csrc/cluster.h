@@ -25,6 +25,15 @@ extern htf_cluster_counts htf_clusters;
 
 /* Registers the operation and its kernel. */
 void htf_register_cluster(void);
+/* Registers an operation with x: Tin, variables: n * resource, and y: Tout. */
+void htf_register_operation(tf_op_builder *op, const char *name);
+/* Prints a failure of a registration. */
+void htf_report(const char *name, const char *what, tf_status *status);
+
+struct htf_cluster;
+/* A call with the operands of a kernel's context. */
+void htf_cluster_compute(struct htf_cluster *self, tf_context *context);
+void htf_cluster_release(struct htf_cluster *self);
 
 /* Appends a copy of a graph with clusters. Nodes with these names, of `count`, stay. */
 HR_MUST_USE hr_status htf_make_clusters(const tf_buffer *graph, int count, const hr__span *preserved, hr_text *text);

@@ -10,7 +10,7 @@
 /* XLA, which has no such device, is demanded by this mark. */
 static const char xla_mark[] = "_XlaMustCompile";
 
-enum { VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_INT = 3, VALUE_TYPE = 6, LIST_TYPES = 6 };
+enum { VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_INT = 3, VALUE_TYPE = 6, LIST_INTS = 3, LIST_TYPES = 6 };
 
 /* ---- attributes of new nodes ---- */
 
@@ -225,6 +225,79 @@ static void append_rest(hr_text *text, const htf_plan *plan, int node) {
   hr_protobuf_end(text, message);
 }
 
+/* ---- clusters that are all of their function ---- */
+
+/* The number of an argument or a result of the function; -1: the node is none. */
+static int number_of(const htf_plan *plan, int node, const char *op) {
+  hr__span value;
+  hr__field field;
+  if (!htf_is_op(plan, node, op) || !htf_find_attribute(plan->graph->nodes[node].message, "index", &value)) {
+    return -1;
+  }
+  bool is_found = htf_find_field(value, VALUE_INT, &field) && field.type != HR__WIRE_BYTES;
+  return is_found && field.value < INT32_MAX ? (int)field.value : is_found ? -1 : 0;
+}
+
+/* True if the cluster has all nodes of the function but its arguments and results. */
+static bool is_whole(const htf_plan *plan, int cluster) {
+  bool is_alone = !plan->has_feeds;
+  for (int i = 0; i < plan->cluster_count; ++i) {
+    is_alone = is_alone && plan->clusters[i].is_made == (i == cluster);
+  }
+  for (int i = 0; i < plan->graph->count && is_alone; ++i) {
+    const htf_plan_node *node = &plan->nodes[i];
+    bool is_inside = node->kind == HTF_MEMBER || (node->kind == HTF_PURE && !node->is_kept && !node->is_preserved);
+    is_alone = is_inside || htf_is_op(plan, i, "_Arg") || htf_is_op(plan, i, "_Retval") || htf_is_op(plan, i, "NoOp");
+  }
+  return is_alone;
+}
+
+/* Finds the arguments that are the cluster's operands and the results of the function among the cluster's, in order.
+ * Returns how many places there are; 0: there is more in the function. */
+static int find_places(const htf_plan *plan, int cluster, int64_t *places) {
+  const htf_plan_cluster *c = &plan->clusters[cluster];
+  const int operands = c->input_count + c->variable_count;
+  int result_count = 0;
+  bool is_good = is_whole(plan, cluster);
+  for (int i = 0; i < operands && is_good; ++i) {
+    htf_edge edge = i < c->input_count ? c->inputs[i] : c->variables[i - c->input_count];
+    places[i] = number_of(plan, edge.node, "_Arg");
+    is_good = places[i] >= 0;
+  }
+  for (int i = 0; i < plan->graph->count && is_good; ++i) {
+    const htf_node_def *def = &plan->graph->nodes[i];
+    if (htf_is_op(plan, i, "_Retval")) {
+      const int number = number_of(plan, i, "_Retval");
+      const int at = def->data_count == 1 && number >= 0 && number < plan->graph->count
+                         ? htf_plan_result(plan, def->inputs[0])
+                         : -1;
+      is_good = at >= 0;
+      places[operands + (is_good ? number : 0)] = at;
+      ++result_count;
+    }
+  }
+  return is_good ? operands + result_count : 0;
+}
+
+static void append_places(hr_text *text, const htf_plan *plan, int cluster) {
+  const htf_plan_cluster *c = &plan->clusters[cluster];
+  const int most = c->input_count + c->variable_count + plan->graph->count;
+  int64_t *places = malloc(((size_t)most + 1) * sizeof *places);
+  for (int i = 0; i < most && places != NULL; ++i) {
+    places[i] = -1;
+  }
+  const int count = places != NULL ? find_places(plan, cluster, places) : 0;
+  size_t value, entry = begin_attribute(text, "places", &value);
+  size_t list = hr_protobuf_begin(text, VALUE_LIST);
+  for (int i = 0; i < count; ++i) {
+    hr_protobuf_int(text, LIST_INTS, (uint64_t)places[i]);
+  }
+  hr_protobuf_end(text, list);
+  end_attribute(text, entry, value);
+  text->failed = text->failed || places == NULL;
+  free(places);
+}
+
 static void append_cluster(hr_text *text, htf_plan *plan, int cluster, const hr_text *body) {
   const htf_plan_cluster *c = &plan->clusters[cluster];
   htf_plan_enter(plan, cluster);
@@ -253,6 +326,7 @@ static void append_cluster(hr_text *text, htf_plan *plan, int cluster, const hr_
   entry = begin_attribute(text, "body", &value);
   htf_append_bytes(text, VALUE_TEXT, (hr__span){(const uint8_t *)hr_text_chars(body), body->length});
   end_attribute(text, entry, value);
+  append_places(text, plan, cluster);
   hr_protobuf_end(text, message);
 }
 

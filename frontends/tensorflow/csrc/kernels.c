@@ -9,6 +9,7 @@
 
 #include "base/protobuf.h"
 #include "cluster.h"
+#include "direct.h"
 #include "node.h"
 #include "profiler.h"
 #include "types.h"
@@ -350,5 +351,6 @@ HTF_EXPORT void TF_InitKernel(void) {
   }
   if (htf_is_ready()) {
     htf_register_cluster();
+    htf_register_direct();
   }
 }

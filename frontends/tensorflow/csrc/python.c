@@ -18,7 +18,7 @@ static const char run_modules[] =
     "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
     "    folder = package.submodule_search_locations[0]\n"
     "    runpy.run_path(folder + '/jit.py')['ignore_jit_compile']()\n"
-    "    runpy.run_path(folder + '/calls.py')['shorten_calls']()\n"
+    "    runpy.run_path(folder + '/calls.py')['shorten_calls'](%llu, %llu)\n"
     "    runpy.run_path(folder + '/copies.py')['copy_directly'](%llu, %llu)\n"
     "try:\n"
     "    _headrace()\n"
@@ -35,8 +35,10 @@ static void change_python(void) {
   void (*release)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
   int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
   if (is_initialized != NULL && ensure != NULL && release != NULL && run != NULL && is_initialized()) {
-    char text[sizeof run_modules + 64];
-    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_read,
+    char text[sizeof run_modules + 128];
+    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_watch,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_find,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_read,
              (unsigned long long)(uintptr_t)headrace_tensorflow_write);
     int state = ensure();
     (void)run(text);

@@ -4,31 +4,66 @@ TensorFlow binds the arguments of each call to the function's signature several 
 compares with those of the traced functions. It takes as long in Python as the rest of a call. Here dtypes and dims find
 the traced function of an earlier call.
 
+If the graph of the function is one cluster, a call is the eager operation HeadraceCall (direct.h). TensorFlow's executor
+with its threads has no part in it.
+
 The plug-in runs this file when it creates a device, as jit.py.
 """
 
+import ctypes
 from typing import Any
 
 LITERALS = (bool, int, str, type(None))
 CALLS_MAX = 256  # of one function
+TRIES_MAX = 3  # to find its cluster
+NUMBERS_MAX = 1 << 12  # that describe a cluster
+DEVICES = ("", None, "/job:localhost/replica:0/task:0/device:HEADRACE:0")
 
 
-def shorten_calls() -> None:
-    """Lets functions find what they have traced by dtypes and dims.
+class Found:
+    """The traced function for dtypes and dims of arguments."""
+
+    __slots__ = ("attributes", "count", "function", "is_same", "operands", "results", "traces", "tries")
+
+    def __init__(self, function: Any, traces: int, is_same: bool, tries: int) -> None:
+        self.function, self.traces = function, traces  # at so many traces
+        self.is_same, self.tries = is_same, tries  # its inputs are the tensors in order
+        self.operands: Any = None  # places of the cluster's operands among the arguments; None: not the operation
+
+    def use_cluster(self, numbers: list, inputs: list) -> None:
+        cluster, input_count, variable_count, self.count, *rest = numbers
+        types, places = rest[: self.count], rest[self.count :]
+        operands, self.results = places[: input_count + variable_count], places[input_count + variable_count :]
+        if 0 not in types and max(operands, default=0) < len(inputs):
+            self.operands = operands
+            of_inputs = [inputs[place]._datatype_enum() for place in operands[:input_count]]
+            self.attributes = "Tin", of_inputs, "n", variable_count, "Tout", types, "cluster", cluster
+
+
+def shorten_calls(watch_address: int, find_address: int) -> None:
+    """Lets functions find what they have traced by dtypes and dims, and call clusters by the plug-in's functions.
 
     An error (ImportError, AttributeError) means that TensorFlow's code is not the one that is known here.
     """
-    from tensorflow.python.eager import context
-    from tensorflow.python.eager.polymorphic_function import function_type_utils, polymorphic_function
-    from tensorflow.python.eager.polymorphic_function import tracing_compilation
-    from tensorflow.python.framework import dtypes, ops
+    from tensorflow.python import _pywrap_tensorflow_internal as internal
+    from tensorflow.python.eager import cancellation, context, execute, record
+    from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function, tracing_compilation
+    from tensorflow.python.framework import dtypes, errors, ops
+    from tensorflow.python.profiler import trace
     from tensorflow.python.saved_model import save_context
 
     call = polymorphic_function.Function._call
     if hasattr(call, "of_headrace"):
         return
-    tensor = ops.EagerTensor
+    concrete, tensor = concrete_function.ConcreteFunction, ops.EagerTensor
+    call_concrete = concrete._call_impl
     handles = {dtypes.resource.as_datatype_enum, dtypes.variant.as_datatype_enum}
+    handle_of = ctypes.PyDLL(internal.__file__)._Z18EagerTensor_HandlePK7_object
+    handle_of.restype, handle_of.argtypes = ctypes.c_void_p, [ctypes.py_object]
+    watch = ctypes.CFUNCTYPE(None, ctypes.c_bool)(watch_address)
+    pointers = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    find = ctypes.CFUNCTYPE(ctypes.c_int, *pointers)(find_address)
 
     def key_of(args: tuple, kwds: dict) -> Any:
         """None: other arguments than tensors of numbers and literals."""
@@ -57,33 +92,107 @@ def shorten_calls() -> None:
             and not (options.function_captures and options.function_captures.by_ref_external)
         )
 
-    def learn(self: Any, options: Any, args: tuple, kwds: dict) -> Any:
-        """The traced function, if its inputs are the tensors in order."""
+    def tensors_of(args: tuple, kwds: dict) -> list:
+        return [value for value in (*args, *kwds.values()) if type(value) is tensor]
+
+    def learn(function: Any, inputs: list, tensors: list, traces: int) -> Found:
+        is_same = len(inputs) == len(tensors) and all(a is b for a, b in zip(inputs, tensors, strict=True))
+        body = function._inference_function
+        calls_others = function.graph._functions or body.children or body._call_options.control_captures
+        return Found(function, traces, is_same, 0 if calls_others or type(function) is not concrete else TRIES_MAX)
+
+    def learn_trace(self: Any, options: Any, args: tuple, kwds: dict) -> Found:
         bound = function_type_utils.canonicalize_function_inputs(args, kwds, self._function_type, self._default_values)
         function = tracing_compilation.trace_function(bound.args, bound.kwargs, options)
         inputs = function.function_type.unpack_inputs(function.function_type.bind(*bound.args, **bound.kwargs))
-        tensors = [value for value in (*args, *kwds.values()) if type(value) is tensor]
-        is_same = len(inputs) == len(tensors) and all(a is b for a, b in zip(inputs, tensors, strict=True))
-        return function if is_same else None
+        return learn(function, inputs, tensors_of(args, kwds), len(options.function_cache))
 
-    def call_found(self: Any, *args: Any, **kwds: Any) -> Any:
+    def learn_concrete(function: Any, args: tuple, kwds: dict) -> Found:
+        try:
+            bound = function_type_utils.canonicalize_function_inputs(args, kwds, function.function_type)
+            inputs = function.function_type.unpack_inputs(bound)
+        except TypeError:  # they are flat
+            inputs = [] if kwds else list(args)
+        found = learn(function, inputs, tensors_of(args, kwds), 0)
+        found.function = None  # no cycle
+        return found
+
+    def may_be_operation() -> bool:
+        """False if TensorFlow does more in a call than to run the function."""
+        ctx = context.context()
+        return (
+            not record.could_possibly_record()
+            and cancellation.context() is None
+            and ctx.device_name in DEVICES
+            and not ctx.op_callbacks
+        )
+
+    def call_watched(function: Any, found: Found, inputs: list) -> Any:
+        """A call of TensorFlow's, of which the cluster is found if it has written all results."""
+        found.tries -= 1
+        body = function._inference_function
+        watch(True)
+        try:
+            outputs = body.call_flat(*inputs)
+        finally:
+            watch(False)
+        if outputs and all(type(output) is tensor for output in outputs):
+            of_outputs = (ctypes.c_void_p * len(outputs))(*map(handle_of, outputs))
+            numbers = (ctypes.c_int64 * NUMBERS_MAX)()
+            count = find(of_outputs, len(outputs), NUMBERS_MAX, numbers)
+            if 0 < count <= NUMBERS_MAX:
+                found.use_cluster(numbers[:count], inputs)
+        return body.function_type.pack_output(outputs)
+
+    def call_operation(function: Any, found: Found, inputs: list) -> Any:
+        operands = [inputs[place] for place in found.operands]
+        outputs = execute.execute("HeadraceCall", found.count, operands, found.attributes, context.context())
+        return function.function_type.pack_output([outputs[place] for place in found.results])
+
+    def call_found(function: Any, found: Found, tensors: list) -> Any:
+        captured = function.captured_inputs
+        if (found.operands or found.tries) and may_be_operation():
+            if not found.operands:
+                return call_watched(function, found, tensors + captured)
+            try:
+                return call_operation(function, found, tensors + captured)
+            except errors.OpError:
+                found.operands, found.tries = None, TRIES_MAX  # the function is gone, or names its node in the error
+        return function._call_flat(tensors, captured)
+
+    def call_shortly(self: Any, *args: Any, **kwds: Any) -> Any:
         options = self._no_variable_creation_config if self._created_variables else self._variable_creation_config
         key = key_of(args, kwds) if is_usual(options) else None
         if key is None:
             return call(self, *args, **kwds)
         calls = vars(options).setdefault("_headrace_calls", {})
-        function, traced = calls.get(key, (None, -1))
-        if traced != len(options.function_cache):
+        found = calls.get(key)
+        if found is None or found.traces != len(options.function_cache):
             result = call(self, *args, **kwds)
-            function = learn(self, options, args, kwds)
-            if len(calls) == CALLS_MAX:
+            if len(calls) >= CALLS_MAX:
                 calls.clear()
-            calls[key] = function, len(options.function_cache)
+            calls[key] = learn_trace(self, options, args, kwds)
             return result
-        if function is None:
-            return call(self, *args, **kwds)
-        tensors = [value for value in (*args, *kwds.values()) if type(value) is tensor]
-        return function._call_flat(tensors, function.captured_inputs)
+        return call_found(found.function, found, tensors_of(args, kwds)) if found.is_same else call(self, *args, **kwds)
 
-    call_found.of_headrace = True
-    polymorphic_function.Function._call = call_found
+    def call_concrete_shortly(self: Any, args: tuple, kwds: dict) -> Any:
+        is_plain = type(self) is concrete and self.function_type is not None and context.context().executing_eagerly()
+        key = key_of(args, kwds) if is_plain else None
+        if key is None:
+            return call_concrete(self, args, kwds)
+        calls = vars(self).setdefault("_headrace_calls", {})
+        found = calls.get(key)
+        if found is None:
+            result = call_concrete(self, args, kwds)
+            if len(calls) >= CALLS_MAX:
+                calls.clear()
+            calls[key] = learn_concrete(self, args, kwds)
+            return result
+        if not found.is_same:
+            return call_concrete(self, args, kwds)
+        with trace.Trace(self._func_graph.name, tf_function_call="concrete"):
+            return call_found(self, found, tensors_of(args, kwds))
+
+    call_shortly.of_headrace = True
+    polymorphic_function.Function._call = call_shortly
+    concrete._call_impl = call_concrete_shortly

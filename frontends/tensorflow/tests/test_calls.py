@@ -1,9 +1,14 @@
 """Calls of functions that find what they traced by dtypes and dims (calls.py): values, traces and errors are those of
 TensorFlow's own lookup."""
 
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import headrace_tensorflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context, execute
 
 
 def call_often(function, *args, **kwds):
@@ -195,3 +200,232 @@ def test_captured_values_that_change():
     assert [float(f(x)) for _ in range(4)] == [16] * 4
     value.assign(2.0)
     assert [float(f(x)) for _ in range(4)] == [17] * 4
+
+
+# ---- functions that are one cluster: calls are the operation HeadraceCall
+
+
+class observed:
+    """Notes what TensorFlow executes eagerly."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def __enter__(self):
+        self.execute = execute.execute
+        execute.execute = self.note
+
+    def note(self, name, *args, **kwds):
+        self.names.append(name)
+        return self.execute(name, *args, **kwds)
+
+    def __exit__(self, *error):
+        execute.execute = self.execute
+
+
+def is_operation(function, *args, **kwds):
+    names = []
+    with observed(names):
+        function(*args, **kwds)
+    return names == ["HeadraceCall"]
+
+
+def warm(function, *args, **kwds):
+    for _ in range(6):
+        function(*args, **kwds)
+
+
+def test_steps_of_an_optimizer():
+    def train(uses_them):
+        headrace_tensorflow.use_clusters(uses_them)
+        try:
+            w, velocity = tf.Variable(tf.ones((3, 2))), tf.Variable(tf.zeros((3, 2)))
+            steps = tf.Variable(0, dtype=tf.int64)
+
+            @tf.function
+            def step(x, y, rate=0.1):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean((x @ w - y) ** 2)
+                velocity.assign(0.9 * velocity + tape.gradient(loss, w))
+                w.assign_sub(rate * velocity)
+                steps.assign_add(1)
+                return {"loss": loss, "steps": steps + 0, "again": loss, "w": w * 1}
+
+            numbers = np.random.default_rng(0)
+            x, y = (tf.constant(numbers.standard_normal(dims, np.float32)) for dims in ((4, 3), (4, 2)))
+            found = [tf.nest.map_structure(lambda value: value.numpy().tolist(), step(x, y)) for _ in range(12)]
+            return found, is_operation(step, x, y)
+        finally:
+            headrace_tensorflow.use_clusters(True)
+
+    (found, is_short), (expected, is_short_without) = train(True), train(False)
+    assert found == expected and is_short and not is_short_without
+    assert [step["steps"] for step in found] == list(range(1, 13))
+
+
+def test_other_work_beside_the_cluster():
+    """Such functions are no operation, and all of their work happens in each call."""
+    count = tf.Variable(0, dtype=tf.int64)
+    with tf.device("CPU"):
+        on_host = tf.Variable(0.0)
+    calls = []
+
+    @tf.function(experimental_implements="inner", autograph=False)
+    def inner(x, y):
+        return tf.sqrt(x * y) + 1
+
+    @tf.function
+    def outer(x, y):
+        count.assign_add(1)
+        return inner(x, y)
+
+    @tf.function
+    def host(x, y):
+        on_host.assign_add(1.0)
+        return tf.sqrt(x * y) + 1
+
+    @tf.function
+    def python(x, y):
+        tf.py_function(lambda: calls.append(1), [], [])
+        return tf.sqrt(x * y) + 1
+
+    @tf.function
+    def passed(x, y):
+        return tf.sqrt(x * y) + 1, x
+
+    x, y = tf.constant([4.0]), tf.constant([1.0])
+    tf.config.set_soft_device_placement(True)
+    try:
+        for _ in range(8):
+            assert [f(x, y).numpy().tolist() for f in (inner, outer, host, python)] == [[3]] * 4
+            assert [result.numpy().tolist() for result in passed(x, y)] == [[3], [4]]
+    finally:
+        tf.config.set_soft_device_placement(False)
+    assert int(count) == 8 and float(on_host) == 8 and len(calls) == 8
+    assert not any(is_operation(f, x, y) for f in (outer, host, python, passed))
+
+
+def test_random_numbers_are_one_sequence():
+    def draw(often):
+        tf.random.set_seed(3)
+
+        @tf.function
+        def f(x):
+            return x + tf.random.uniform([4], seed=7) * 2
+
+        return [f(tf.zeros(4)).numpy().tolist() for _ in range(often)]
+
+    found = draw(8)
+    assert len({tuple(row) for row in found}) == 8
+    assert found == draw(8)
+
+
+def test_operations_in_other_places():
+    @tf.function
+    def f(x, y):
+        return tf.sqrt(x * y) + 1
+
+    x, y = tf.constant([4.0]), tf.constant([1.0])
+    warm(f, x, y)
+    assert is_operation(f, x, y) and is_operation(f, x, x)
+    warm(f, x=x, y=y)
+    assert is_operation(f, x=x, y=y) and f(x=tf.constant([9.0]), y=y).numpy().tolist() == [4]
+    with tf.device("CPU"):
+        assert not is_operation(f, x, y)
+        host = tf.constant([16.0])
+    assert f(host, y).numpy().tolist() == [5] and f(host, y).device.endswith("HEADRACE:0")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        result = f(x, y)
+    assert tape.gradient(result, x).numpy().tolist() == [0.25]
+
+    @tf.function
+    def outer(x, y):
+        return f(x, y) * 2
+
+    warm(outer, x, y)
+    assert outer(x, y).numpy().tolist() == [6]
+
+
+def test_a_function_that_is_gone():
+    def make(factor):
+        @tf.function
+        def f(x):
+            return tf.sqrt(x) * factor + 1
+
+        return f
+
+    x = tf.constant([4.0])
+    for factor in range(1, 6):
+        f = make(float(factor))
+        warm(f, x)
+        assert is_operation(f, x) and f(x).numpy().tolist() == [2 * factor + 1]
+    context.context().clear_kernel_cache()
+    for _ in range(6):
+        assert f(x).numpy().tolist() == [11]
+    assert is_operation(f, x)
+
+
+def test_errors_of_operations_name_the_node():
+    v = tf.Variable([1.0, 2.0], shape=tf.TensorShape(None))
+
+    @tf.function
+    def f(x):
+        v.assign_add(x)
+        return tf.sqrt(v * x) + 1
+
+    x = tf.constant([1.0, 1.0])
+    warm(f, x)
+    assert is_operation(f, x)
+    v.assign([1.0, 2.0, 3.0])
+    for _ in range(4):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="(?s)Graph execution error.*AssignAddVariableOp"):
+            f(x)
+        assert v.numpy().tolist() == [1, 2, 3]
+    v.assign([3.0, 8.0])
+    assert f(x).numpy().tolist() == [3, 4]
+
+
+def test_calls_of_threads():
+    v = tf.Variable(0.0)
+
+    @tf.function
+    def f(x):
+        v.assign_add(x)
+        return tf.sqrt(x * x) + 1
+
+    def work(number):
+        x = tf.constant(float(number))
+        assert all(float(f(x)) == number + 1 for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(1, 5)))
+    assert float(v) == 500
+
+
+def test_concrete_functions():
+    v = tf.Variable(1.0)
+
+    @tf.function
+    def f(x, y, scale=2):
+        v.assign_add(1.0)
+        return tf.sqrt(x * y) * scale + v
+
+    x, y = tf.constant([4.0]), tf.constant([1.0])
+    c = f.get_concrete_function(x, y)
+    for step in range(4):
+        for call in (lambda: c(x, y), lambda: c(x, y=y), lambda: c(y=y, x=x), lambda: c(x=x, y=tf.constant([1.0]))):
+            before = float(v)
+            assert call().numpy().tolist() == [5 + before]
+        with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+            c(x)
+        with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+            c(x, tf.constant([1.0, 2.0, 3.0], tf.float64))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = c(x, y)
+        assert tape.gradient(result, x).numpy().tolist() == [0.5]
+    assert is_operation(c, x, y)
+    reference = weakref.ref(c)
+    del f, c, call
+    assert reference() is None
