@@ -5,12 +5,13 @@
  * the call that makes the event, so that no thread has to wake up for it.
  *
  * A mark reports the stream's first failure, which may concern other buffers. Then a thread of its own finds out about
- * this one, since marks must not use the stream. It also reports the failure to the stream, which drops all work until
- * somebody does. `device->failures` counts these reports: an event that is older than one of them is looked at in the
- * same way, even if its mark knows of no failure any more.
+ * this one, since marks must not use the stream, and so do callbacks on the host's devices. It also reports the failure
+ * to the stream, which drops all work until somebody does. `device->failures` counts these reports: an event that is
+ * older than one of them is looked at in the same way, even if its mark knows of no failure any more.
  */
 #include <stdlib.h>
 
+#include "call_thread.h"
 #include "plugin.h"
 
 typedef struct waiter {
@@ -81,25 +82,56 @@ static hr_status failure_of(pjrt_event *event) {
   return failure;
 }
 
-void hrj_event_set(pjrt_event *event, hr_status status) {
+/* Makes an event ready; false: it was, or nobody is to be called. */
+static bool make_ready(pjrt_event *event, hr_status status) {
   pthread_mutex_lock(&event->lock);
   if (event->is_ready) {
     pthread_mutex_unlock(&event->lock);
     hr_status_free(status);
-    return;
+    return false;
   }
   event->is_ready = true, event->failure = status;
-  waiter *waiters = event->waiters;
+  bool has_waiters = event->waiters != NULL;
   hr_buffer *buffer = event->buffer;
-  event->waiters = NULL, event->buffer = NULL;
+  event->buffer = NULL;
   pthread_cond_broadcast(&event->changed);
   pthread_mutex_unlock(&event->lock);
   hr_buffer_release(buffer); /* arrays keep their events: a donated buffer would stay in use */
+  return has_waiters;
+}
+
+/* Calls those who wait for an event that is ready: there are no new ones. */
+static void call_waiters(pjrt_event *event) {
+  waiter *waiters = event->waiters;
+  event->waiters = NULL;
   while (waiters != NULL) {
     waiter *next = waiters->next;
     waiters->callback(hrj_error(failure_of(event)), waiters->arg);
     free(waiters);
     waiters = next;
+  }
+}
+
+void hrj_event_set(pjrt_event *event, hr_status status) {
+  if (make_ready(event, status)) {
+    call_waiters(event);
+  }
+}
+
+static void call_and_release(void *arg) {
+  call_waiters(arg);
+  hrj_event_release(arg);
+}
+
+/* Sets an event on the thread of the stream's work, and releases it. Callbacks wait for the stream if they want the
+ * address of a buffer, which JAX's arrays on the host do. */
+static void set_from_work(pjrt_event *event) {
+  if (!make_ready(event, HR_OK)) {
+    hrj_event_release(event);
+  } else if (event->device->is_host) {
+    hrj_call_later(call_and_release, event);
+  } else {
+    call_and_release(event);
   }
 }
 
@@ -207,8 +239,7 @@ static void *look_after_failure(void *arg) {
 static void reached(void *arg, hr_status status) {
   pjrt_event *event = arg;
   if (status == HR_OK && atomic_load(&event->device->failures) == event->failures) {
-    hrj_event_set(event, HR_OK);
-    hrj_event_release(event);
+    set_from_work(event);
     return;
   }
   pthread_t thread;
@@ -252,8 +283,7 @@ pjrt_event *hrj_event_of_call(pjrt_buffer *buffer) {
 
 void hrj_event_called(pjrt_event *event, bool has_run) {
   if (has_run) {
-    hrj_event_set(event, HR_OK);
-    hrj_event_release(event);
+    set_from_work(event);
     return;
   }
   pthread_t thread;

@@ -1,5 +1,7 @@
 /* pjrt_late_test.c: buffers whose contents come later, in the order of calls of a client that makes them. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "pjrt_client.h"
 
@@ -117,6 +119,41 @@ HR_TEST(a_use_waits_for_the_contents) {
   HR_ASSERT_EQ(await(ready.pointer), 0);
   pthread_join(thread, NULL);
   destroy(buffer);
+  close_transfers(transfers);
+}
+
+typedef struct reader {
+  pjrt_buffer *buffer;
+  void *address;
+  atomic_bool has_read;
+} reader;
+
+static void read_address(pjrt_error *error, void *arg) {
+  reader *r = arg;
+  HR_ASSERT_EQ(code_of(error), 0);
+  pjrt_args_pointer address = {.self = r->buffer};
+  ASSERT_CALL(Buffer_OpaqueDeviceMemoryDataPointer, &address);
+  r->address = address.pointer;
+  atomic_store(&r->has_read, true);
+}
+
+/* An address waits for the work of the device, whose thread must not run the callback. */
+HR_TEST(a_callback_may_want_an_address) {
+  open_client();
+  pjrt_transfers *transfers = open_transfers();
+  reader r = {.buffer = retrieve(transfers, 0)};
+  float back[6];
+  pjrt_args_to_host args = {.buffer = r.buffer, .data = back, .data_size = sizeof back};
+  ASSERT_CALL(Buffer_ToHostBuffer, &args);
+  ASSERT_CALL(Event_OnReady, (&(pjrt_args_on_ready){.event = args.event, .callback = read_address, .arg = &r}));
+  transfer(transfers, 0, one_to_six, 0, 24, true);
+  HR_ASSERT_EQ(await(args.event), 0);
+  while (!atomic_load(&r.has_read)) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  HR_ASSERT_BYTES_EQ(r.address, one_to_six, sizeof one_to_six);
+  HR_ASSERT_BYTES_EQ(back, one_to_six, sizeof back);
+  destroy(r.buffer);
   close_transfers(transfers);
 }
 
