@@ -38,21 +38,27 @@ void htf_read_pair(htf_node *node, const htf_geometry *g, const char *name, int6
     return;
   }
   if (list[0] != 1 || list[htf_channel_dim(g)] != 1) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+    bool is_gradient = strstr(node->kernel->row->op, "Backprop") != NULL;
+    htf_fail(node, is_gradient ? HR_STATUS_INVALID_ARGUMENT : HR_STATUS_UNIMPLEMENTED,
              "%s: no support of %s in the batch and depth dimensions: they are %lld and %lld, expected 1",
              node->kernel->row->op, name, (long long)list[0], (long long)list[htf_channel_dim(g)]);
     return;
   }
   for (int p = 0; p < g->planes; ++p) {
-    out_values[p] = list[htf_plane_dim(g, p)];
-    if (out_values[p] < 1) {
+    int64_t value = list[htf_plane_dim(g, p)];
+    if (value < 1) {
       htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: %s has %lld, it must be positive", node->kernel->row->op, name,
-               (long long)out_values[p]);
+               (long long)value);
+      return;
     }
+    out_values[p] = value;
   }
 }
 
 void htf_read_padding(htf_node *node, htf_geometry *g, const int64_t *dims) {
+  if (htf_has_failed(node)) {
+    return;
+  }
   const char *padding = htf_text(node, "padding");
   bool is_explicit = strcmp(padding, "EXPLICIT") == 0;
   const htf_attribute *sides = is_explicit ? htf_list(node, "explicit_paddings") : NULL;
@@ -98,8 +104,11 @@ void htf_check_ranks(htf_node *node, int rank, int other) {
 }
 
 htf_geometry htf_geometry_of(htf_node *node) {
-  return (htf_geometry){
-      .has_channels_first = has_channels_first(node), .planes = rank_of(node) - 2, .dilation = {1, 1, 1}};
+  return (htf_geometry){.has_channels_first = has_channels_first(node),
+                        .planes = rank_of(node) - 2,
+                        .size = {1, 1, 1},
+                        .stride = {1, 1, 1},
+                        .dilation = {1, 1, 1}};
 }
 
 /* The result's elements along a plane. */

@@ -27,7 +27,7 @@ static inline int htf_channel_dim(const htf_geometry *g) {
 
 /* ---- attributes ---- */
 
-/* The planes of the node's format, and dilations of 1. */
+/* The planes of the node's format, and sizes, strides and dilations of 1, which they stay after a failure. */
 htf_geometry htf_geometry_of(htf_node *node);
 /* Entries of a list of TensorFlow's, which must be 1 for examples and channels. */
 void htf_read_pair(htf_node *node, const htf_geometry *g, const char *name, int64_t *out_values);

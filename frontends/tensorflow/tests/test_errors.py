@@ -153,7 +153,8 @@ BAD = {
     ),
     "empty kernel": (lambda: tf.raw_ops.Conv2D(input=np.ones((1, 4, 4, 1)), filter=np.ones((1, 0, 1, 2)), strides=[1] * 4,
                                                padding="SAME"), "filter must not have zero elements"),
-    "strides of channels": (lambda: convolution(strides=[1, 1, 1, 2]), "strides in the batch and depth dimensions"),
+    "stride of nothing": (lambda: tf.raw_ops.MaxPool(input=np.ones((1, 4, 4, 2), "float32"), ksize=[1, 2, 2, 1], strides=[1, 0, 1, 1],
+                                                     padding="SAME"), "strides has 0, it must be positive"),
     "strides of too few dims": (lambda: convolution(strides=[1, 1, 1]), "strides must be 4 numbers, not 3"),
     "dims of a batch": (lambda: convolution(batch_dims=2), "an image of 4 dims, 2 of them of examples"),
     "groups": (lambda: convolution(groups=3), "3 groups of 2 channels do not fit an image of 2"),
@@ -221,6 +222,23 @@ BAD = {
     "pack": (lambda: tf.stack([tf.zeros([0, 3]), tf.zeros([1, 3])]), "Shapes of all inputs must match"),
     "seed": (lambda: tf.raw_ops.StatelessRandomGetKeyCounter(seed=[1, 2, 3]), r"dims \[2\]"),
 }
+
+
+@pytest.mark.parametrize("window", [[2, 1, 1, 1], [1, 1, 1, 2]])
+def test_windows_over_examples_and_channels(window):
+    image, kernel, usual = np.ones((2, 4, 4, 2), "float32"), np.ones((2, 2, 2, 3), "float32"), [1, 2, 2, 1]
+    calls = [
+        lambda: convolution(strides=window),
+        lambda: tf.raw_ops.Conv2D(input=image, filter=kernel, strides=window, padding="SAME"),
+        lambda: tf.raw_ops.DepthwiseConv2dNative(input=image, filter=kernel, strides=window, padding="SAME"),
+        lambda: tf.raw_ops.MaxPool(input=image, ksize=window, strides=usual, padding="VALID"),
+        lambda: tf.raw_ops.MaxPool(input=image, ksize=usual, strides=window, padding="VALID"),
+        lambda: tf.raw_ops.AvgPool(value=image, ksize=usual, strides=window, padding="SAME"),
+    ]
+    with tf.device("HEADRACE"):
+        for call in calls:
+            with pytest.raises(tf.errors.UnimplementedError, match="(strides|ksize) in the batch and depth dimensions"):
+                call()
 
 
 @pytest.mark.parametrize("name", BAD)
