@@ -63,11 +63,15 @@ void hr__hlo_lower_lu(hr__hlo *hlo) {
   }
 }
 
-/* Of the package headrace-jax: pivots from 0, the attribute `rows`. */
+/* Of the package headrace-jax: pivots from 0, the attribute `rows`. Negative ones count from the end, as JAX's indices
+ * do. */
 void hr__hlo_lower_lu_permutation(hr__hlo *hlo) {
   int64_t rows = config(hlo, "rows");
   if (hr__hlo_expect(hlo, 1, 1, 0) && !hr__hlo_failed(hlo)) {
-    hr_value pivots = CALL(hlo, ADD, hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), HR_DTYPE_I32), hr__hlo_whole(hlo, 1));
+    hr_value from = hr__hlo_cast(hlo, hr__hlo_input(hlo, 0), HR_DTYPE_I32);
+    hr_value back = CALL(hlo, ADD, from, hr__hlo_whole(hlo, rows));
+    from = CALL(hlo, WHERE, CALL(hlo, LESS, from, hr__hlo_whole(hlo, 0)), back, from);
+    hr_value pivots = CALL(hlo, ADD, from, hr__hlo_whole(hlo, 1));
     hr_value order = ADD(hlo, LU_PERMUTATION, IN(pivots), WITH(hr__with_int("rows", rows)));
     hr__hlo_set(hlo, 0, hr__hlo_cast(hlo, order, hr__hlo_result_type(hlo, 0).dtype));
   }
