@@ -415,7 +415,8 @@ hr_status hr_schedule_replace(hr_schedule *schedule, hr_number_places *places, c
     HR_RETURN_IF_ERROR(out_changed[i + 1] ? finish_step(&schedule->steps[i]) : HR_OK);
   }
   bool is_outsized = places->held > HELD_MIN && places->held - places->held / 4 > places->needed;
-  if (!moves && !is_outsized) {
+  places->were_moved = moves || is_outsized;
+  if (!places->were_moved) {
     return HR_OK;
   }
   places->held = places->needed;

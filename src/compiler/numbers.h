@@ -35,6 +35,7 @@ typedef struct hr_number_place {
 typedef struct hr_number_places {
   HR_VECTOR(hr_number_place) all;
   size_t needed, held; /* bytes of all temporaries, and of their places */
+  bool were_moved;     /* the last replacement moved temporaries */
 } hr_number_places;
 
 /* Replaces the numbers with `count` others, which must be as many as there are; then places buffers, and derives

@@ -150,12 +150,14 @@ static bool can_join(const hr_instance *instance, int first, int next, const tou
   return joins;
 }
 
-/* Makes the batch that begins with step `first`; returns the bytes of workspace that it needs. */
-static size_t make_batch(hr_instance *instance, int first) {
+/* Makes the batch that begins with step `first`; returns the bytes of workspace that it needs. *out_team: it is worth
+ * more than one thread. */
+static size_t make_batch(hr_instance *instance, int first, bool *out_team) {
   hr_exec_step *head = &instance->steps[first];
   size_t workspace = hr_align_up(hr__step_workspace_bytes(head), HR_WORKSPACE_ALIGNMENT);
   head->batch = 1;
   head->workspace_offset = 0;
+  *out_team = false;
   if (!can_be_in_batch(head)) {
     return workspace;
   }
@@ -173,19 +175,55 @@ static size_t make_batch(hr_instance *instance, int first) {
     pieces += pieces_of_all(step->kernel);
     touch(&t, places, kernel_of(instance, first + head->batch));
   }
-  instance->needs_team |= head->batch > 1 && pieces >= 2;
+  *out_team = head->batch > 1 && pieces >= 2;
   return workspace;
+}
+
+/* Counts the batch that begins with step `first`. */
+static void count_batch(hr_instance *instance, int first, size_t workspace, bool needs_team, size_t *workspace_most) {
+  int batch = instance->steps[first].batch;
+  instance->needs_team |= needs_team;
+  instance->kernel_count += instance->steps[first].kind == HR_STEP_KERNEL;
+  instance->batch_most = batch > instance->batch_most ? batch : instance->batch_most;
+  *workspace_most = workspace > *workspace_most ? workspace : *workspace_most;
 }
 
 size_t hr__batch_steps(hr_instance *instance) {
   size_t workspace_most = 0;
   instance->kernel_count = instance->batch_most = 0;
   for (int first = 0; first < instance->step_count; first += instance->steps[first].batch) {
-    size_t workspace = make_batch(instance, first);
-    instance->kernel_count += instance->steps[first].kind == HR_STEP_KERNEL;
-    int batch = instance->steps[first].batch;
-    instance->batch_most = batch > instance->batch_most ? batch : instance->batch_most;
-    workspace_most = workspace > workspace_most ? workspace : workspace_most;
+    bool needs_team;
+    size_t workspace = make_batch(instance, first, &needs_team);
+    count_batch(instance, first, workspace, needs_team, &workspace_most);
+  }
+  return workspace_most;
+}
+
+/* True if neither a step of the batch that begins with `first` may differ nor the one that it ended before. */
+static bool is_as_before(const hr_instance *instance, const bool *may_differ, int first) {
+  int end = first + instance->steps[first].batch;
+  bool is = may_differ != NULL;
+  for (int i = first; is && i <= end && i < instance->step_count; ++i) {
+    is = !may_differ[i];
+  }
+  return is;
+}
+
+size_t hr__batch_steps_again(hr_instance *instance, const bool *may_differ, hr_step_summary *summaries) {
+  size_t workspace_most = 0;
+  int before = 0; /* where a batch began the last time, or behind `first` */
+  instance->kernel_count = instance->batch_most = 0;
+  for (int first = 0; first < instance->step_count; first += instance->steps[first].batch) {
+    hr_step_summary *summary = &summaries[first];
+    while (may_differ != NULL && before < first) {
+      before += instance->steps[before].batch;
+    }
+    bool began = before == first;
+    before += began ? instance->steps[first].batch : 0;
+    if (!began || !is_as_before(instance, may_differ, first)) {
+      summary->workspace = make_batch(instance, first, &summary->batch_needs_team);
+    }
+    count_batch(instance, first, summary->workspace, summary->batch_needs_team, &workspace_most);
   }
   return workspace_most;
 }

@@ -30,6 +30,8 @@ static void fini(const hr_general_instances *instances, hr_general_instance *g) 
   hr_free(g->like);
   hr_free(g->same);
   hr_free(g->varies);
+  hr_free(g->summaries);
+  hr_free(g->may_be_weights);
   *g = (hr_general_instance){0};
 }
 
@@ -118,10 +120,11 @@ static bool find_same(const part_numbers *n, int step_count, int *out_same) {
   return ok;
 }
 
+/* Also of the part behind the steps: the declined nodes. */
 static void find_varying(hr_general_instance *g, int step_count) {
   for (size_t i = 0; i < g->places.all.count; ++i) {
     uint32_t part = g->places.all.data[i].part;
-    if (part > 0 && part <= (uint32_t)step_count) {
+    if (part > 0 && part <= (uint32_t)step_count + 1) {
       g->varies[part - 1] = true;
     }
   }
@@ -138,9 +141,11 @@ static hr_status find_steps(hr_general_instance *g, const hr_schedule *schedule,
   g->like = hr_calloc(count, sizeof *g->like);
   g->same = hr_calloc(count, sizeof *g->same);
   g->varies = hr_calloc(count, sizeof *g->varies);
-  bool ok = g->is_changed != NULL && g->like != NULL && g->same != NULL && g->varies != NULL &&
-            part_numbers_make(schedule, numbers, &n) && find_same(&n, schedule->step_count, g->same) &&
-            hr__steps_find_like(g->instance, g->like);
+  g->summaries = hr_calloc(count, sizeof *g->summaries);
+  g->may_be_weights = hr__weights_find_candidates(g->instance);
+  bool ok = g->is_changed != NULL && g->like != NULL && g->same != NULL && g->varies != NULL && g->summaries != NULL &&
+            g->may_be_weights != NULL && part_numbers_make(schedule, numbers, &n) &&
+            find_same(&n, schedule->step_count, g->same) && hr__steps_find_like(g->instance, g->like);
   part_numbers_fini(&n);
   if (ok) {
     find_varying(g, schedule->step_count);
@@ -220,11 +225,19 @@ static hr_status renumber(hr_general_instance *g, const hr_key *key, hr_device *
   g->values = *values;
   *values = before;
   g->is_dear = is_dear(g, device);
-  const hr_step_numbers changes = {g->is_changed + 1, is_done, g->varies, g->like, g->same};
+  const hr_step_numbers changes = {.is_changed = g->is_changed + 1,
+                                   .is_done = is_done,
+                                   .varies = g->varies,
+                                   .like = g->like,
+                                   .same = g->same,
+                                   .may_all_differ = !g->has_summaries || g->places.were_moved,
+                                   .summaries = g->summaries};
   HR_RETURN_IF_ERROR(hr__steps_prepare_changed(instance, device, &changes));
+  g->has_summaries = true;
   hr__weights_fini(instance);
-  return hr__weights_find(instance) ? HR_OK
-                                    : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for weights");
+  return hr__weights_find(instance, g->may_be_weights)
+             ? HR_OK
+             : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no host memory for weights");
 }
 
 /* One of the general plan's that no run holds, or NULL. */

@@ -20,18 +20,21 @@
 enum { HR_GENERAL_INSTANCES_MAX = 32 };
 
 typedef struct hr_general_instance {
-  hr_plan *model;            /* what the plan was copied from; a reference */
-  hr_instance *instance;     /* a reference; its plan is nobody else's */
-  uint64_t serial;           /* of the general plan */
-  hr_numbers values;         /* of its polynomials */
-  hr_number_places places;   /* of the plan's numbers that are such values */
-  hr_number_terms estimates; /* the costs of steps that vary: hr_general_numbers */
-  bool *is_counted;          /* each step: hr__plan_find_counted */
-  bool *is_changed;          /* of each part, whether each step is done, and each value new: scratch */
-  bool *varies;              /* each step: some of its numbers are such values */
-  int *like, *same;          /* of each step: see hr_step_numbers */
-  bool is_dear;              /* new numbers cost nearly as much as an instance: keys get their own */
-  int64_t bytes;             /* that it counts in the total */
+  hr_plan *model;             /* what the plan was copied from; a reference */
+  hr_instance *instance;      /* a reference; its plan is nobody else's */
+  uint64_t serial;            /* of the general plan */
+  hr_numbers values;          /* of its polynomials */
+  hr_number_places places;    /* of the plan's numbers that are such values */
+  hr_number_terms estimates;  /* the costs of steps that vary: hr_general_numbers */
+  bool *is_counted;           /* each step: hr__plan_find_counted */
+  bool *is_changed;           /* of each part, whether each step is done, and each value new: scratch */
+  bool *varies;               /* each step, and the declined nodes: some of their numbers are such values */
+  hr_step_summary *summaries; /* of each step .. */
+  bool has_summaries;         /* .. if they are known */
+  bool *may_be_weights;       /* each step: hr__weights_find_candidates */
+  int *like, *same;           /* of each step: see hr_step_numbers */
+  bool is_dear;               /* new numbers cost nearly as much as an instance: keys get their own */
+  int64_t bytes;              /* that it counts in the total */
   uint64_t last_use;
 } hr_general_instance;
 

@@ -131,8 +131,19 @@ static inline int hr__step_node(const hr_instance *instance, const hr_exec_step 
   return number;
 }
 
+/* A step's part in what is found of all steps, for the next time that dims are new. */
+typedef struct hr_step_summary {
+  size_t workspace;      /* of the batch that begins with it */
+  int references;        /* to its kernel, of it and of the steps that share it */
+  bool needs_team;       /* it is worth more than one thread */
+  bool batch_needs_team; /* the batch is */
+} hr_step_summary;
+
 /* Groups steps into launches (batch.c), counts them, and returns the bytes of workspace that the largest batch, or
  * step, needs. */
 size_t hr__batch_steps(hr_instance *instance);
+/* The same again, if steps that may not differ from the last time are as they were, and temporaries have their places.
+ * `may_differ`: NULL if any may. */
+size_t hr__batch_steps_again(hr_instance *instance, const bool *may_differ, hr_step_summary *summaries);
 
 #endif

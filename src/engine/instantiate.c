@@ -70,7 +70,7 @@ static size_t footprint_of(const hr_instance *instance) {
 static hr_status prepare(hr_instance *instance, hr_device *device) {
   if (!instance->plan->schedule.is_refused) {
     HR_RETURN_IF_ERROR(hr__steps_prepare(instance, device));
-    HR_RETURN_IF_ERROR(hr__weights_find(instance) ? HR_OK : no_memory("weights"));
+    HR_RETURN_IF_ERROR(hr__weights_find(instance, NULL) ? HR_OK : no_memory("weights"));
   }
   return HR_OK;
 }

@@ -184,8 +184,15 @@ hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_device *device, 
   return HR_OK;
 }
 
-bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel) {
-  return hr__kernel_is_private(cached) && !hr__kernel_is_wanted(cached) &&
+static int count_references(const hr_cached_kernel *cached) {
+  hr_mutex_lock(&cached->owner->mutex);
+  int count = cached->reference_count;
+  hr_mutex_unlock(&cached->owner->mutex);
+  return count;
+}
+
+bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel, int own_references) {
+  return hr__kernel_is_private(cached) && count_references(cached) <= own_references &&
          (cached->device != NULL ? hr__device_kernel_renumber(cached->host, kernel)
                                  : hr_interp_renumber(cached->host, kernel));
 }
@@ -366,10 +373,7 @@ void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled) {
 }
 
 bool hr__kernel_is_wanted(const hr_cached_kernel *cached) {
-  hr_mutex_lock(&cached->owner->mutex);
-  bool is_wanted = cached->reference_count > 1;
-  hr_mutex_unlock(&cached->owner->mutex);
-  return is_wanted;
+  return count_references(cached) > 1;
 }
 
 size_t hr__kernel_cache_count(void) {

@@ -23,9 +23,9 @@ HR_MUST_USE hr_status hr__kernel_acquire(const hr_kernel *kernel, hr_device *dev
  * `last`: NULL, or one of the same structure, with whose numbers it can be renumbered. */
 HR_MUST_USE hr_status hr__kernel_create_private(const hr_kernel *kernel, hr_device *device,
                                                 const hr_cached_kernel *last, hr_cached_kernel **out_cached);
-/* Gives a private kernel, of which nobody else has a reference, the numbers of another one of its structure. False: it
- * is as it was. */
-bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel);
+/* Gives a private kernel, of which nobody has more references than the caller's, the numbers of another one of its
+ * structure. False: it is as it was. */
+bool hr__kernel_renumber(hr_cached_kernel *cached, const hr_kernel *kernel, int own_references);
 bool hr__kernel_is_private(const hr_cached_kernel *cached);
 
 /* Kernel forms in use, without private ones. */

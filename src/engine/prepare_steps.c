@@ -280,24 +280,37 @@ static bool is_brief(const hr_instance *instance) {
   return is;
 }
 
-static hr_status finish_steps(hr_instance *instance, const hr_device *device) {
+/* Notes of the steps what a run needs to know. `may_differ`: see hr__batch_steps_again; `summaries` may be NULL. */
+static hr_status note_steps(hr_instance *instance, const hr_device *device, const bool *may_differ,
+                            hr_step_summary *summaries) {
   instance->needs_team = instance->has_tunings = instance->may_be_endless = false;
   instance->short_count = 0;
   hr_vector_clear(&instance->sources);
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
-    bool needs = step->kernel != NULL && worth_team(step->kernel);
+    bool is_known = may_differ != NULL && !may_differ[i];
+    bool needs = is_known ? summaries[i].needs_team : step->kernel != NULL && worth_team(step->kernel);
     if (step->kind == HR_STEP_LIBRARY && step->call->written == NULL && !note_library(instance, step, &needs)) {
       return no_memory("sources");
+    }
+    if (summaries != NULL) {
+      summaries[i].needs_team = needs;
     }
     instance->needs_team |= needs;
     instance->may_be_endless |= is_function(instance, step, HR_CALL_ENDLESS);
     instance->short_count += is_function(instance, step, HR_CALL_SHORT);
     instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }
+  return HR_OK;
+}
+
+static hr_status finish_steps(hr_instance *instance, const hr_device *device, const bool *may_differ,
+                              hr_step_summary *summaries) {
+  HR_RETURN_IF_ERROR(note_steps(instance, device, may_differ, summaries));
   instance->is_brief = is_brief(instance);
   size_t arena = hr_align_up(instance->plan->schedule.arena_bytes, HR_WORKSPACE_ALIGNMENT);
-  instance->shared_bytes = arena + hr__batch_steps(instance);
+  instance->shared_bytes =
+      arena + (summaries != NULL ? hr__batch_steps_again(instance, may_differ, summaries) : hr__batch_steps(instance));
   if (hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_WAIT) {
     hr__compile_queue_wait();
   }
@@ -395,7 +408,7 @@ static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_
     HR_RETURN_IF_ERROR(step->cached == NULL ? prepare_step(instance, device, calls, step) : HR_OK);
     HR_RETURN_IF_ERROR(list_args(instance, step));
   }
-  return finish_steps(instance, device);
+  return finish_steps(instance, device, NULL, NULL);
 }
 
 hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
@@ -427,6 +440,13 @@ static void fetch_host_kernel(const hr_host_kernel *kernel) {
   }
 }
 
+/* The nodes that libraries have declined, which are asked about again. */
+static void fetch_declined(const hr_schedule *schedule) {
+  for (int i = 0; i < schedule->declined_count; ++i) {
+    fetch(&schedule->declined[i], NODE_BYTES);
+  }
+}
+
 /* Begins to load what is reached through what hr__steps_fetch loads. */
 static void fetch_further(const hr_exec_step *step) {
   const hr_step_call *call = step->call;
@@ -438,6 +458,9 @@ static void fetch_further(const hr_exec_step *step) {
 }
 
 void hr__steps_fetch(const hr_instance *instance, const bool *varies) {
+  if (varies[instance->step_count]) {
+    fetch_declined(&instance->plan->schedule);
+  }
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     if (varies[i] && step->kind == HR_STEP_KERNEL) {
@@ -552,16 +575,25 @@ static void renumber_calls(const hr_instance *instance, hr_device *device, const
   }
 }
 
+/* The step gets a reference to an earlier one's kernel, unless it has it. */
+static void share_with(hr_exec_step *step, hr_cached_kernel *cached) {
+  hr_cached_kernel *last = step->cached;
+  if (last != cached) {
+    hr__kernel_retain(cached);
+    hr__kernel_release(last);
+    step->cached = cached;
+  }
+}
+
 /* New dims mostly come once: the kernel is this instance's alone, the last one if it can have other numbers. */
 static hr_status renew_kernel(hr_instance *instance, hr_device *device, const hr_step_numbers *n, int i) {
   hr_exec_step *step = &instance->steps[i];
   hr_cached_kernel *last = step->cached;
   int like = n->like[i];
   if (like >= 0 && have_same_numbers(n, i, like)) {
-    step->cached = instance->steps[like].cached;
-    hr__kernel_retain(step->cached);
-    hr__kernel_release(last);
-  } else if (last == NULL || !hr__kernel_renumber(last, hr__step_source(instance, step)->kernel)) {
+    share_with(step, instance->steps[like].cached);
+  } else if (last == NULL ||
+             !hr__kernel_renumber(last, hr__step_source(instance, step)->kernel, n->summaries[i].references)) {
     step->cached = NULL;
     hr_status status = hr__kernel_create_private(hr__step_source(instance, step)->kernel, device, last, &step->cached);
     hr__kernel_release(last);
@@ -650,12 +682,28 @@ static void destroy_retired(retired_kernels *retired) {
   hr_vector_fini(retired);
 }
 
+/* True if the step's kernel gets its numbers with that of the earlier step that it is like. */
+static bool follows_kernel(const hr_step_numbers *n, int i) {
+  return n->like[i] >= 0 && have_same_numbers(n, i, n->like[i]);
+}
+
+/* Counts the references to each changed step's kernel that the steps which follow it have as well. */
+static void count_references(const hr_instance *instance, const hr_step_numbers *n) {
+  for (int i = 0; i < instance->step_count; ++i) {
+    n->summaries[i].references = 1;
+    if (n->is_changed[i] && instance->steps[i].kind == HR_STEP_KERNEL && follows_kernel(n, i)) {
+      n->summaries[n->like[i]].references += instance->steps[i].cached == instance->steps[n->like[i]].cached;
+    }
+  }
+}
+
 /* Releases what is made anew. */
 static void release_changed(hr_instance *instance, const hr_device *device, const hr_step_numbers *n,
                             retired_kernels *retired) {
   bool keeps = may_renew_kernels(device);
+  count_references(instance, n);
   for (int i = instance->step_count - 1; i >= 0; --i) { /* sharers before the one that they share with */
-    bool is_kept = keeps && instance->steps[i].kind == HR_STEP_KERNEL && n->like[i] < 0;
+    bool is_kept = keeps && instance->steps[i].kind == HR_STEP_KERNEL && (n->like[i] < 0 || follows_kernel(n, i));
     if (n->is_changed[i] && !n->is_done[i] && !is_kept) {
       retire(&instance->steps[i], retired);
     }
@@ -676,6 +724,10 @@ hr_status hr__steps_prepare_changed(hr_instance *instance, hr_device *device, co
   hr__shared_calls_fini(&calls);
   destroy_retired(&retired);
   HR_RETURN_IF_ERROR(status);
-  HR_RETURN_IF_ERROR(finish_steps(instance, device));
+  for (int i = 0; i < instance->step_count; ++i) {
+    numbers->is_done[i] = numbers->is_changed[i] || numbers->varies[i];
+  }
+  HR_RETURN_IF_ERROR(
+      finish_steps(instance, device, numbers->may_all_differ ? NULL : numbers->is_done, numbers->summaries));
   return has_host_kernels(device) ? HR_OK : load_kernels(instance, device);
 }

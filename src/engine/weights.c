@@ -166,9 +166,39 @@ static bool note(hr_instance *instance, const hr_weight *w) {
                       &instance->weights.data[instance->weights.count - 1]);
 }
 
-bool hr__weights_find(hr_instance *instance) {
+/* True if the kernel makes temporaries of unwritten buffers of the key and of those that candidates make. */
+static bool is_candidate(const hr_instance *instance, const hr_kernel *kernel, const bool *is_made) {
+  const hr_plan *plan = instance->plan;
+  bool is = kernel->scalar_count <= SCALARS_MAX;
+  for (int i = 0; is && i < kernel->arg_count; ++i) {
+    const hr_kernel_arg *arg = &kernel->args[i];
+    bool is_unwritten = arg->buffer < plan->key.buffer_count && plan->last_write[arg->buffer] < 0;
+    is = arg->is_read ? !arg->is_written && (is_made[arg->buffer] || is_unwritten)
+                      : plan->schedule.places[arg->buffer].kind == HR_PLACE_ARENA;
+  }
+  return is;
+}
+
+bool *hr__weights_find_candidates(const hr_instance *instance) {
+  size_t steps = (size_t)instance->step_count, buffers = (size_t)instance->plan->schedule.program.buffer_count;
+  bool *may_be = hr_calloc(steps + buffers + 1, sizeof *may_be), *is_made = may_be + steps;
+  for (size_t i = 0; may_be != NULL && i < steps; ++i) {
+    const hr_exec_step *step = &instance->steps[i];
+    const hr_kernel *kernel = step->kind == HR_STEP_KERNEL ? hr__step_source(instance, step)->kernel : NULL;
+    may_be[i] = kernel != NULL && is_candidate(instance, kernel, is_made);
+    for (int a = 0; may_be[i] && a < kernel->arg_count; ++a) {
+      is_made[kernel->args[a].buffer] |= kernel->args[a].is_written;
+    }
+  }
+  return may_be;
+}
+
+bool hr__weights_find(hr_instance *instance, const bool *may_be) {
   bool ok = true;
   for (int i = 0; ok && i < instance->step_count; ++i) {
+    if (may_be != NULL && !may_be[i]) {
+      continue;
+    }
     hr_exec_step *step = &instance->steps[i];
     hr_weight w = {.step = i};
     step->weight = -1;

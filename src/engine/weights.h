@@ -20,8 +20,11 @@
 
 #include "engine/run_scratch.h"
 
-/* Finds such steps, and lists them in the instance; false when memory is out. */
-HR_MUST_USE bool hr__weights_find(hr_instance *instance);
+/* Finds such steps, and lists them in the instance; false when memory is out. `may_be`: of each step, from
+ * hr__weights_find_candidates; NULL: any may be one. */
+HR_MUST_USE bool hr__weights_find(hr_instance *instance, const bool *may_be);
+/* Of each step whether it may be one, whatever the dims are; the caller frees it. NULL: memory is out. */
+bool *hr__weights_find_candidates(const hr_instance *instance);
 void hr__weights_fini(hr_instance *instance);
 
 /* Binds the cached weights of the run in place of their temporaries. Returns true if something has to be computed

@@ -201,6 +201,7 @@ typedef struct hr__state {           /* of a reduction */
 /* The head of a block of memory. */
 typedef struct hr__slots {
   hr__room block_room, tile_room; /* at least what blocks and tiles need */
+  int64_t partial_room;           /* results of chunks that the workspace holds */
   int pointers_at, pitches_at, bases_at, slotted_at, offsets_at, row_offsets_at, temp_at; /* in scratch */
   int state_count;
   /* hr__state of each reduction; int: of each register the place in scratch, or -1 */
@@ -277,6 +278,8 @@ void hr__plan_map(hr__draft *draft, const hr_access *access, const hr__map *like
 /* Decides which registers are pointers, and assigns every register's place. `like`: slots whose rooms the new ones
  * get, too, or NULL. */
 HR_MUST_USE hr_status hr__plan_slots(hr__draft *draft, const hr__slots *like, const hr_kernel *kernel);
+/* The results of chunks that a split domain has in all tiles; else 0. */
+int64_t hr__plan_partials(const hr__draft *draft);
 /* Fills the passes, their number in *out_count, and estimates. */
 void hr__plan_set_passes(const hr__draft *draft, const hr_kernel *kernel, hr_host_pass passes[2], int *out_count);
 

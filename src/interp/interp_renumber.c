@@ -20,13 +20,14 @@ static bool has_room(const hr__room *room, int64_t outer, int64_t inner) {
   return outer <= room->outer && inner <= room->inner && outer * inner <= room->area;
 }
 
-/* True if what registers and reductions hold of the new blocks and tiles fits into their slots. */
+/* True if what registers and reductions hold of the new blocks, tiles and chunks fits into their slots. */
 static bool is_roomy(const hr__plan *plan, const hr__draft *made) {
   const hr__slots *slots = plan->slots;
   const hr__plane *plane = &made->plane;
   bool has_width = made->walk != HR__WALK_OUTER || plane->tile_inner <= slots->tile_room.inner;
   bool has_tile = !has_tiles(plan->form) || has_room(&slots->tile_room, plane->tile_outer, plane->tile_inner);
-  return has_width && has_tile && has_room(&slots->block_room, plane->block_outer, plane->block_inner);
+  bool has_partials = hr__plan_partials(made) <= slots->partial_room;
+  return has_width && has_tile && has_partials && has_room(&slots->block_room, plane->block_outer, plane->block_inner);
 }
 
 /* A plan that walks a tile's blocks can also walk a single one: a row, or columns within one chunk, which it adds in
@@ -49,7 +50,7 @@ static void fit_block(const hr__plan *plan, hr__draft *made) {
 /* True if the domain is cut alike, so that registers keep their slots. */
 static bool is_cut_alike(const hr__plan *plan, const hr__draft *made) {
   const hr__form *form = plan->form;
-  return form->walk == (int)made->walk && is_walked_alike(form, made) && !form->is_split && !made->is_split &&
+  return form->walk == (int)made->walk && is_walked_alike(form, made) && form->is_split == made->is_split &&
          form->batch_rank == made->cut.batch.rank && form->chunk == made->chunk &&
          form->has_batches == (made->batch_count > 1) && (plan->plane.outer != 1) == (made->plane.outer != 1) &&
          (plan->plane.inner != 1) == (made->plane.inner != 1) && is_roomy(plan, made);

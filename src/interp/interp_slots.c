@@ -298,11 +298,16 @@ static void drop_point_steps(hr__draft *draft) {
   draft->step_count = n;
 }
 
+int64_t hr__plan_partials(const hr__draft *draft) {
+  int64_t tiles = draft->batch_count * draft->plane.tiles_outer * draft->plane.tiles_inner;
+  int64_t width = draft->walk == HR__WALK_INNER ? 1 : draft->plane.tile_inner;
+  return draft->is_split ? tiles * draft->chunk_count * width : 0;
+}
+
 static void place_reductions(layout *l, int64_t *out_workspace) {
   const hr__draft *draft = l->draft;
   int64_t width = draft->walk == HR__WALK_INNER ? HR_REDUCE_LANES : draft->slots.tile_room.inner;
-  int64_t tiles = draft->batch_count * draft->plane.tiles_outer * draft->plane.tiles_inner;
-  int64_t partial = tiles * draft->chunk_count * (draft->walk == HR__WALK_INNER ? 1 : draft->plane.tile_inner);
+  int64_t partial = draft->slots.partial_room;
   for (int k = 0; k < draft->reduction_count; ++k) {
     const hr__reduction *reduction = &draft->reductions[k];
     hr__state *state = &draft->states[k];
@@ -375,6 +380,7 @@ static void find_rooms(hr__draft *draft, const hr__slots *like) {
   draft->slots = (hr__slots){.state_count = draft->reduction_count};
   draft->slots.block_room = find_room(plane->block_outer, plane->block_inner, &like->block_room);
   draft->slots.tile_room = find_room(plane->tile_outer, plane->tile_inner, &like->tile_room);
+  draft->slots.partial_room = draft->is_split ? hr_max(hr__plan_partials(draft), like->partial_room) : 0;
 }
 
 hr_status hr__plan_slots(hr__draft *draft, const hr__slots *like, const hr_kernel *kernel) {

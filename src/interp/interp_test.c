@@ -670,6 +670,13 @@ HR_TEST(a_plan_of_many_rows_takes_a_few) {
   check_renumbered_columns(300, 33, 1);
 }
 
+HR_TEST(a_plan_of_many_chunks_takes_fewer) {
+  check_renumbered_columns(20000, 19999, 10);
+  check_renumbered_columns(20000, 12345, 10);
+  check_renumbered_columns(300000, 270001, 1);
+  check_renumbered_columns(300000, 299999, 3);
+}
+
 /* Argmax over dim 1 of [rows, count, inner], with ties and a NaN. */
 static void check_argmax(int64_t rows, int64_t count, int64_t inner) {
   kernel_maker m;
