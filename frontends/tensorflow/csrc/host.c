@@ -356,12 +356,32 @@ void htf_host_concat(htf_node *node) {
   join(node, count, htf_host_int(node, count), false);
 }
 
-/* A slice of the first dim; the plan lets no others through. */
+/* x with a dim of 1 in front, or as it is. */
+static void copy_numbers(htf_node *node, const htf_host *x, bool is_new) {
+  int64_t dims[HR_RANK_MAX + 1] = {1};
+  int rank = x->rank + is_new;
+  if (rank > HR_RANK_MAX) {
+    htf_fail(node, HR_STATUS_UNIMPLEMENTED, "StridedSlice: a result of %d dims, at most %d are supported", rank,
+             HR_RANK_MAX);
+    return;
+  }
+  memcpy(dims + is_new, x->dims, sizeof *dims * (size_t)x->rank);
+  htf_host *out = result(node, 0, rank, dims);
+  for (int64_t i = 0; out != NULL && i < x->count; ++i) {
+    put(out, i, at(x, i));
+  }
+}
+
+/* A slice of the first dim, a new one, or all of x; the plan lets no others through. */
 void htf_host_strided_slice(htf_node *node) {
   const htf_host *x = htf_scope_host(node, 0);
+  bool is_all = htf_integer(node, "ellipsis_mask") == 1, is_new = htf_integer(node, "new_axis_mask") == 1;
+  if ((is_new || is_all) && x != NULL && !htf_has_failed(node)) {
+    copy_numbers(node, x, is_new && !is_all);
+    return;
+  }
   int64_t begin = htf_host_int(node, 1), end = htf_host_int(node, 2), step = htf_host_int(node, 3);
-  if (htf_integer(node, "ellipsis_mask") != 0 || htf_integer(node, "new_axis_mask") != 0 || step == 0 ||
-      (x != NULL && x->rank == 0)) {
+  if (step == 0 || (x != NULL && x->rank == 0)) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "StridedSlice: the step must not be 0, and one dim is sliced");
   }
   if (htf_has_failed(node)) {

@@ -96,6 +96,13 @@ def test_constants_without_elements():
     np.testing.assert_array_equal(result, np.zeros((2, 3, 1)))
 
 
+def test_a_new_dim_of_a_number_on_the_host():
+    def body(x):
+        return tf.math.unsorted_segment_mean(x, [0, 2, 0, -1], tf.size(x)[...] - 7)
+
+    check_bits(body, numbers(4, 3))
+
+
 def test_empty_tensors():
     check_bits(lambda x: (tf.exp(x) + 1, tf.reduce_sum(x + 1, 0), tf.reshape(x * 2, [3, 0])), numbers(0, 3))
 
