@@ -296,9 +296,20 @@ static bool add_updated(htf_plan *plan, int node) {
   return has_memory;
 }
 
-/* Small clusters are left to kernels, and so are reads of variables that a cluster only reads: a handle gives the
- * variable for an update, or for a gather. */
+/* True if one cluster may be all of a function without loops, which Python can call without the graph (direct.h). */
+static bool may_be_whole(const htf_plan *plan) {
+  bool is_whole = plan->cluster_count == 1 && !plan->has_feeds;
+  for (int i = 0; i < plan->graph->count && is_whole; ++i) {
+    bool is_edge = htf_is_op(plan, i, "_Arg") || htf_is_op(plan, i, "_Retval") || htf_is_op(plan, i, "NoOp");
+    is_whole = htf_loop_of(&plan->loops, i) < 0 && (is_edge || plan->nodes[i].kind != HTF_OTHER);
+  }
+  return is_whole;
+}
+
+/* Small clusters are left to kernels, and so are reads of variables that a cluster only reads, unless it is all of the
+ * function: a handle gives the variable for an update, or for a gather. */
 static hr_status leave_kernels(htf_plan *plan) {
+  const bool keeps_reads = may_be_whole(plan);
   for (int i = 0; i < plan->graph->count; ++i) {
     if (!add_updated(plan, i)) {
       return no_memory();
@@ -310,7 +321,7 @@ static hr_status leave_kernels(htf_plan *plan) {
       continue;
     }
     const htf_plan_cluster *cluster = &plan->clusters[node->cluster];
-    bool is_lone_read = htf_is_op(plan, i, "ReadVariableOp") && !node->follows_member &&
+    bool is_lone_read = !keeps_reads && htf_is_op(plan, i, "ReadVariableOp") && !node->follows_member &&
                         htf_plan_find(cluster->variables, cluster->variable_count,
                                       htf_plan_variable(plan, plan->graph->nodes[i].inputs[0])) < 0;
     if (is_lone_read || cluster->work_count < CLUSTER_LEAST) {

@@ -125,6 +125,7 @@ def shorten_calls(watch_address: int, find_address: int) -> None:
             and cancellation.context() is None
             and ctx.device_name in DEVICES
             and not ctx.op_callbacks
+            and not ctx.is_async()
         )
 
     def call_watched(function: Any, found: Found, inputs: list) -> Any:

@@ -429,3 +429,21 @@ def test_concrete_functions():
     reference = weakref.ref(c)
     del f, c, call
     assert reference() is None
+
+
+def test_variables_that_are_only_read():
+    start = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    w, b = tf.Variable(start), tf.Variable([1.0, -1.0])
+
+    @tf.function
+    def f(x):
+        return tf.nn.relu(x @ w + b)
+
+    x = tf.constant([[1.0, 1.0]])
+    for step in range(8):
+        assert f(x).numpy().tolist() == [[5 + 2 * step, 5 + 2 * step]]
+        alias = w.read_value()
+        assert f(x).numpy().tolist() == [[5 + 2 * step, 5 + 2 * step]]
+        w.assign_add(tf.ones((2, 2)))
+        assert alias.numpy().tolist() == [[1 + step, 2 + step], [3 + step, 4 + step]]
+    assert start.numpy().tolist() == [[1, 2], [3, 4]] and is_operation(f, x)
