@@ -25,6 +25,9 @@ class Seen(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
+COMPOSITES = {"aten::take_along_dim"}  # of torch's, for all keys of autograd
+
+
 def direct_operators() -> dict[str, dict[str, str]]:
     """{name: {key: kernel}} of the operators in direct.cpp."""
     torch.zeros(1, device=DEVICE)  # kernels are registered at the first use
@@ -33,7 +36,7 @@ def direct_operators() -> dict[str, dict[str, str]]:
     return {
         name: dict(line.split(": ", 1) for line in table.splitlines() if ": " in line)
         for name, table in tables.items()
-        if "direct.cpp" in table
+        if "direct.cpp" in table and name not in COMPOSITES
     }
 
 
@@ -141,6 +144,48 @@ def test_transforms_and_modes_see_the_calls():
         with Seen() as seen:
             (a * b).add_(1)
     assert seen.operators == [torch.ops.aten.mul, torch.ops.aten.add_]
+
+
+@pytest.mark.parametrize(
+    "sizes, picked, dim",
+    [
+        ((3, 4), (3, 2), 1),
+        ((3, 4), (1, 5), 1),
+        ((1, 4), (6, 2), -1),
+        ((2, 3, 4), (2, 1, 1), 1),
+        ((2, 1, 4), (2, 3, 1), 2),
+    ],
+)
+@pytest.mark.parametrize("strided", [False, True])
+def test_take_along_dim_is_torchs(sizes, picked, dim, strided):
+    host = torch.randn(*sizes, generator=torch.Generator().manual_seed(1))
+    places = torch.randint(-9, 9, picked, generator=torch.Generator().manual_seed(2))  # wrapped by their remainders
+    if strided:
+        host, places = host.flip(0).transpose(0, 1).contiguous().transpose(0, 1), places.repeat_interleave(2, 0)[::2]
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64):
+        torchs = torch.take_along_dim(host.to(dtype), places, dim)
+        mine = torch.take_along_dim(host.to(DEVICE).to(dtype), places.to(DEVICE), dim)
+        assert mine.dtype == torchs.dtype and mine.stride() == torchs.stride()
+        assert torch.equal(mine.cpu(), torchs)
+
+
+def test_take_along_dim_of_other_arguments_is_torchs_composite():
+    x, places = floats(3, 4, requires_grad=True), torch.tensor([[1], [-1], [0]], device=DEVICE)
+    torch.take_along_dim(x, places, 1).sum().backward()
+    assert torch.equal(x.grad.cpu(), torch.tensor([[0.0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]]))
+    x = x.detach()
+    flat = places.flatten().abs()
+    assert torch.equal(torch.take_along_dim(x, flat).cpu(), torch.take_along_dim(x.cpu(), flat.cpu()))
+    assert torch.take_along_dim(x[:, :0], places[:, :0], 1).shape == (3, 0)
+    rows = torch.vmap(lambda t, i: torch.take_along_dim(t, i, 0))(x, places)
+    assert torch.equal(rows.cpu(), torch.take_along_dim(x, places, 1).cpu())
+    with Seen() as seen:
+        torch.take_along_dim(x, places, 1)
+    assert torch.ops.aten.gather in seen.operators
+    refused = ((places[0], 1), (places.float(), 1), (places, 2), (places.cpu(), 1), (places[:2], 1))
+    for arguments in refused:
+        with pytest.raises((RuntimeError, IndexError)):
+            torch.take_along_dim(x, *arguments)
 
 
 VIEWS = {

@@ -5,6 +5,8 @@
 // small operation's instructions. All other calls go to torch's kernel, which is registered for all keys of autograd.
 // Views are in direct_views.cpp. silu_backward is not in the list, because torch has a composite for it among the other
 // keys of autograd.
+#include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/_foreach_add_ops.h>
 #include <ATen/ops/_foreach_addcdiv_ops.h>
 #include <ATen/ops/_foreach_addcmul_ops.h>
@@ -56,6 +58,7 @@
 #include <ATen/ops/masked_fill_ops.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/mean_ops.h>
+#include <ATen/ops/min_ops.h>
 #include <ATen/ops/mm_ops.h>
 #include <ATen/ops/mse_loss_backward_ops.h>
 #include <ATen/ops/mul_ops.h>
@@ -66,6 +69,7 @@
 #include <ATen/ops/nll_loss_backward_ops.h>
 #include <ATen/ops/pow_ops.h>
 #include <ATen/ops/relu_ops.h>
+#include <ATen/ops/remainder_ops.h>
 #include <ATen/ops/rsqrt_ops.h>
 #include <ATen/ops/sigmoid_backward_ops.h>
 #include <ATen/ops/sigmoid_ops.h>
@@ -74,9 +78,11 @@
 #include <ATen/ops/sqrt_ops.h>
 #include <ATen/ops/sub_ops.h>
 #include <ATen/ops/sum_ops.h>
+#include <ATen/ops/take_along_dim_native.h>
 #include <ATen/ops/tanh_backward_ops.h>
 #include <ATen/ops/tanh_ops.h>
 #include <ATen/ops/threshold_backward_ops.h>
+#include <ATen/ops/topk_ops.h>
 #include <ATen/ops/where_ops.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -84,6 +90,7 @@
 #include <type_traits>
 
 #include "composite.h"
+#include "kernels.h"
 #include "registration.h"
 
 namespace headrace {
@@ -140,20 +147,51 @@ template <class... Op> void implement(torch::Library &m) {
   (m.impl(name(Op::name, Op::overload_name).c_str(), TORCH_FN(Direct<Op>::call)), ...);
 }
 
+// True if a composite of torch's on these tensors can be records of the device.
+bool can_take(c10::DispatchKeySet keys, const Tensor &self, const Tensor &indices) {
+  return is_plain_call(keys) && !is_watched(self) && is_on_device(self) && indices.device() == self.device() &&
+         indices.scalar_type() == ScalarType::Long && self.dim() == indices.dim() && self.numel() > 0 &&
+         indices.numel() > 0;
+}
+
+// The tensor with the broadcast of its sizes and the other's, but for dim `along`.
+Tensor expand_beside(const Tensor &tensor, const Tensor &other, int64_t along) {
+  Dims sizes(other.sizes().begin(), other.sizes().end());
+  sizes[along] = tensor.size(along);
+  at::DimVector wanted = at::infer_size_dimvector(sizes, tensor.sizes());
+  return tensor.sizes().equals(wanted) ? tensor : view_expand(tensor, wanted);
+}
+
+// torch's composite dispatches five operators: both tensors are expanded, negative places wrapped in two steps.
+Tensor take_along_dim(c10::DispatchKeySet keys, const Tensor &self, const Tensor &indices, std::optional<int64_t> dim) {
+  if (!dim.has_value() || !can_take(keys, self, indices))
+    return at::native::take_along_dim(self, indices, dim);
+  OnDevice chosen(self);
+  at::AutoDispatchBelowADInplaceOrView below;
+  int64_t along = at::maybe_wrap_dim(*dim, self.dim());
+  Tensor places = pointwise(Result::fresh(), HR_OP_REMAINDER, Rule::Number, expand_beside(indices, self, along),
+                            Scalar(self.size(along)));
+  return gather(Result::fresh(), expand_beside(self, indices, along), along, places);
+}
+
+HEADRACE_KERNELS(aten, PrivateUse1, m) {
+  m.impl("take_along_dim", TORCH_FN(take_along_dim));
+}
 HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   namespace ops = at::_ops;
-  implement<ops::add_Tensor, ops::sub_Tensor, ops::mul_Tensor, ops::div_Tensor, ops::pow_Tensor_Scalar, ops::neg,
-            ops::sqrt, ops::rsqrt, ops::exp, ops::log, ops::sin, ops::cos, ops::tanh, ops::sigmoid, ops::relu,
-            ops::gelu, ops::silu>(m);
+  implement<ops::add_Tensor, ops::sub_Tensor, ops::mul_Tensor, ops::div_Tensor, ops::pow_Tensor_Scalar,
+            ops::remainder_Scalar, ops::neg, ops::sqrt, ops::rsqrt, ops::exp, ops::log, ops::sin, ops::cos, ops::tanh,
+            ops::sigmoid, ops::relu, ops::gelu, ops::silu>(m);
   implement<ops::eq_Tensor, ops::eq_Scalar, ops::ne_Tensor, ops::ne_Scalar, ops::lt_Tensor, ops::lt_Scalar,
             ops::le_Tensor, ops::le_Scalar, ops::gt_Tensor, ops::gt_Scalar, ops::ge_Tensor, ops::ge_Scalar,
             ops::logical_and, ops::logical_or, ops::logical_not, ops::bitwise_and_Tensor, ops::bitwise_or_Tensor,
             ops::bitwise_not, ops::where_self, ops::masked_fill_Scalar>(m);
-  implement<ops::sum_dim_IntList, ops::mean_dim, ops::max, ops::argmax, ops::any, ops::all, ops::cumsum, ops::mm,
-            ops::bmm, ops::addmm, ops::_softmax, ops::_log_softmax, ops::native_layer_norm,
+  implement<ops::sum_dim_IntList, ops::mean_dim, ops::max, ops::argmax, ops::topk, ops::min_dim, ops::any, ops::all,
+            ops::cumsum, ops::mm, ops::bmm, ops::addmm, ops::_softmax, ops::_log_softmax, ops::native_layer_norm,
             ops::_scaled_dot_product_fused_attention_overrideable>(m);
   implement<ops::cat, ops::index_select, ops::gather, ops::embedding, ops::_to_copy, ops::clone,
             ops::_local_scalar_dense>(m);
+  m.impl("take_along_dim", TORCH_FN(take_along_dim));
   implement<ops::threshold_backward, ops::gelu_backward, ops::sigmoid_backward, ops::tanh_backward,
             ops::_softmax_backward_data, ops::_log_softmax_backward_data, ops::nll_loss_backward,
             ops::mse_loss_backward, ops::native_layer_norm_backward>(m);
