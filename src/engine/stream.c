@@ -5,6 +5,7 @@
 
 #include "base/allocator.h"
 #include "base/env.h"
+#include "base/integer.h"
 #include "base/late.h"
 #include "engine/algorithms.h"
 #include "engine/compile_queue.h"
@@ -18,6 +19,7 @@
 #define CACHE_COPY_BYTES_MAX ((size_t)2 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
+static const int64_t PENDING_BYTES_MIN = INT64_C(2) << 30;
 /* Work that takes some tenths of a second on a small machine. */
 static const int64_t LONG_BYTES = INT64_C(2) << 30, LONG_FLOPS = INT64_C(40) * 1000 * 1000 * 1000;
 
@@ -36,13 +38,14 @@ static uint32_t take_numbers(hr_context *context) {
 
 /* ---- life ---- */
 
+/* By default so much that a training step is rarely cut: values between two commits need memory and traffic. */
 static int64_t pending_bytes_max(hr_device *device) {
   int64_t wanted = hr_env_int(HR_ENV_PENDING_BYTES), unused = 0, total = 0;
-  if (wanted == 0 && !device->properties.is_host) {
+  if (wanted == 0) {
     device->driver->memory_info(device->impl, &unused, &total);
-    wanted = total / 4;
+    wanted = hr_max(total / 4, PENDING_BYTES_MIN);
   }
-  return wanted > 0 ? wanted : INT64_C(2) << 30;
+  return wanted;
 }
 
 static size_t first_ops(const hr_device *device) {
