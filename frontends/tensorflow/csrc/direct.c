@@ -9,7 +9,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of all here */
 static htf_direct *first;
 static int64_t last_number;
-static uint64_t last_time;
+static int64_t last_time;
 static atomic_int watchers;
 
 /* ---- clusters ---- */
@@ -70,22 +70,41 @@ static htf_cluster *take_cluster(int64_t number) {
 /* ---- watched calls ---- */
 
 void htf_direct_note(const htf_cluster *cluster, int index, void *address) {
-  if (atomic_load_explicit(&watchers, memory_order_relaxed) == 0 || cluster->direct == NULL) {
+  if (atomic_load_explicit(&watchers, memory_order_relaxed) == 0) {
     return;
   }
   pthread_mutex_lock(&mutex);
-  htf_direct *direct = cluster->direct;
-  if (index == 0) {
-    memset(direct->addresses, 0, (size_t)cluster->body.result_count * sizeof *direct->addresses);
+  htf_direct *direct = cluster->direct; /* NULL: also if the function's kernel has ended */
+  if (direct != NULL) {
+    if (index == 0) {
+      memset(direct->addresses, 0, (size_t)cluster->body.result_count * sizeof *direct->addresses);
+    }
+    direct->addresses[index] = address;
+    direct->time = ++last_time;
   }
-  direct->addresses[index] = address;
-  direct->time = ++last_time;
   pthread_mutex_unlock(&mutex);
 }
 
-/* Clusters note their results between calls with true and false. */
-HTF_EXPORT void headrace_tensorflow_watch(bool begins) {
+void htf_direct_forget(const void *address) {
+  if (atomic_load_explicit(&watchers, memory_order_relaxed) == 0) {
+    return;
+  }
+  pthread_mutex_lock(&mutex);
+  for (htf_direct *direct = first; direct != NULL; direct = direct->next) {
+    for (int i = 0; i < direct->cluster->body.result_count; ++i) {
+      direct->addresses[i] = direct->addresses[i] == address ? NULL : direct->addresses[i];
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
+/* Clusters note their results between calls with true and false. Returns the time of the last result before. */
+HTF_EXPORT int64_t headrace_tensorflow_watch(bool begins) {
   atomic_fetch_add(&watchers, begins ? 1 : -1);
+  pthread_mutex_lock(&mutex);
+  int64_t time = last_time;
+  pthread_mutex_unlock(&mutex);
+  return time;
 }
 
 static bool has_results(const htf_direct *direct, int count, void *const *addresses) {
@@ -122,12 +141,13 @@ static int describe(const htf_direct *direct, int most, int64_t *out_numbers) {
   return size;
 }
 
-static int find_cluster(int count, void *const *addresses, int most, int64_t *out_numbers) {
+static int find_cluster(int count, void *const *addresses, int64_t begin, int most, int64_t *out_numbers) {
   const htf_direct *found = NULL;
   pthread_mutex_lock(&mutex);
   for (const htf_direct *direct = first; direct != NULL; direct = direct->next) {
-    if (has_results(direct, count, addresses) && (found == NULL || direct->time > found->time)) {
+    if (direct->time > begin && has_results(direct, count, addresses)) {
       found = direct;
+      begin = direct->time;
     }
   }
   int size = found != NULL ? describe(found, most, out_numbers) : 0;
@@ -135,10 +155,12 @@ static int find_cluster(int count, void *const *addresses, int most, int64_t *ou
   return size;
 }
 
-/* Finds the cluster that wrote the results of a watched call. Numbers: the cluster's, how many inputs, variables and
- * results it has, the dtypes of the results, and its places. Returns how many numbers there are, which are stored if
- * they are not more than `most`; 0: there is no such cluster. */
-HTF_EXPORT int headrace_tensorflow_find(tf_handle *const *results, int count, int most, int64_t *out_numbers) {
+/* Finds the cluster that wrote the results of a call which is watched since `begin`. Earlier results do not count: a
+ * call may return one of its arguments. Numbers: the cluster's, how many inputs, variables and results it has, the
+ * dtypes of the results, and its places. Returns how many numbers there are, which are stored if they are not more than
+ * `most`; 0: there is no such cluster. */
+HTF_EXPORT int headrace_tensorflow_find(tf_handle *const *results, int count, int64_t begin, int most,
+                                        int64_t *out_numbers) {
   void **addresses = calloc((size_t)count + 1, sizeof *addresses);
   tf_status *status = tf.NewStatus();
   bool is_usable = addresses != NULL && count > 0 && htf_device_at(1) == NULL;
@@ -146,7 +168,7 @@ HTF_EXPORT int headrace_tensorflow_find(tf_handle *const *results, int count, in
     addresses[i] = tf.TensorHandleDevicePointer(results[i], status);
     is_usable = tf.GetCode(status) == 0 && addresses[i] != NULL;
   }
-  int size = is_usable ? find_cluster(count, addresses, most, out_numbers) : 0;
+  int size = is_usable ? find_cluster(count, addresses, begin, most, out_numbers) : 0;
   tf.DeleteStatus(status);
   free(addresses);
   return size;

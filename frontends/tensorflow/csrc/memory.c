@@ -1,4 +1,5 @@
 /* memory.c: tensors' memory: late-bound buffers behind handles. */
+#include "direct.h"
 #include "plugin.h"
 
 static _Thread_local hr_buffer *offered;
@@ -31,6 +32,7 @@ void htf_allocate(const tf_device *device, uint64_t bytes, int64_t space, tf_mem
   out_memory->size_of = TF_STRUCT_SIZE(tf_memory, payload);
   out_memory->address = buffer != NULL ? hr_buffer_handle(buffer) : NULL;
   out_memory->bytes = buffer != NULL ? bytes : 0;
+  htf_direct_forget(out_memory->address);
 }
 
 void htf_deallocate(const tf_device *device, tf_memory *memory) {

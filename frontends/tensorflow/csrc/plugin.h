@@ -59,8 +59,8 @@ void htf_synchronize(htf_device *device);
 /* Changes TensorFlow's Python code (python.c): functions request no XLA, and tensors are copied without its threads. */
 void htf_change_python(void);
 /* Functions that are one cluster (direct.c). */
-void headrace_tensorflow_watch(bool begins);
-int headrace_tensorflow_find(tf_handle *const *results, int count, int most, int64_t *out_numbers);
+int64_t headrace_tensorflow_watch(bool begins);
+int headrace_tensorflow_find(tf_handle *const *results, int count, int64_t begin, int most, int64_t *out_numbers);
 /* Copies of eager tensors (copies.c). */
 tf_handle *headrace_tensorflow_read(tf_handle *tensor);
 tf_handle *headrace_tensorflow_write(tf_eager *context, const char *name, tf_handle *tensor);

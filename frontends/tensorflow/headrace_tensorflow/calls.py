@@ -35,9 +35,9 @@ class Found:
         types, places = rest[: self.count], rest[self.count :]
         operands, self.results = places[: input_count + variable_count], places[input_count + variable_count :]
         if 0 not in types and max(operands, default=0) < len(inputs):
-            self.operands = operands
             of_inputs = [inputs[place]._datatype_enum() for place in operands[:input_count]]
             self.attributes = "Tin", of_inputs, "n", variable_count, "Tout", types, "cluster", cluster
+            self.operands = operands  # the last one: other threads look at it
 
 
 def shorten_calls(watch_address: int, find_address: int) -> None:
@@ -61,8 +61,8 @@ def shorten_calls(watch_address: int, find_address: int) -> None:
     handles = {dtypes.resource.as_datatype_enum, dtypes.variant.as_datatype_enum}
     handle_of = ctypes.PyDLL(internal.__file__)._Z18EagerTensor_HandlePK7_object
     handle_of.restype, handle_of.argtypes = ctypes.c_void_p, [ctypes.py_object]
-    watch = ctypes.CFUNCTYPE(None, ctypes.c_bool)(watch_address)
-    pointers = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    watch = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_bool)(watch_address)
+    pointers = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
     find = ctypes.CFUNCTYPE(ctypes.c_int, *pointers)(find_address)
 
     def key_of(args: tuple, kwds: dict) -> Any:
@@ -132,7 +132,7 @@ def shorten_calls(watch_address: int, find_address: int) -> None:
         """A call of TensorFlow's, of which the cluster is found if it has written all results."""
         found.tries -= 1
         body = function._inference_function
-        watch(True)
+        begin = watch(True)
         try:
             outputs = body.call_flat(*inputs)
         finally:
@@ -140,23 +140,23 @@ def shorten_calls(watch_address: int, find_address: int) -> None:
         if outputs and all(type(output) is tensor for output in outputs):
             of_outputs = (ctypes.c_void_p * len(outputs))(*map(handle_of, outputs))
             numbers = (ctypes.c_int64 * NUMBERS_MAX)()
-            count = find(of_outputs, len(outputs), NUMBERS_MAX, numbers)
+            count = find(of_outputs, len(outputs), begin, NUMBERS_MAX, numbers)
             if 0 < count <= NUMBERS_MAX:
                 found.use_cluster(numbers[:count], inputs)
         return body.function_type.pack_output(outputs)
 
-    def call_operation(function: Any, found: Found, inputs: list) -> Any:
-        operands = [inputs[place] for place in found.operands]
+    def call_operation(function: Any, found: Found, places: list, inputs: list) -> Any:
+        operands = [inputs[place] for place in places]
         outputs = execute.execute("HeadraceCall", found.count, operands, found.attributes, context.context())
         return function.function_type.pack_output([outputs[place] for place in found.results])
 
     def call_found(function: Any, found: Found, tensors: list) -> Any:
-        captured = function.captured_inputs
-        if (found.operands or found.tries) and may_be_operation():
-            if not found.operands:
+        captured, places = function.captured_inputs, found.operands
+        if (places or found.tries) and may_be_operation():
+            if not places:
                 return call_watched(function, found, tensors + captured)
             try:
-                return call_operation(function, found, tensors + captured)
+                return call_operation(function, found, places, tensors + captured)
             except errors.OpError:
                 found.operands, found.tries = None, TRIES_MAX  # the function is gone, or names its node in the error
         return function._call_flat(tensors, captured)

@@ -305,6 +305,23 @@ def test_other_work_beside_the_cluster():
     assert not any(is_operation(f, x, y) for f in (outer, host, python, passed))
 
 
+def test_results_in_the_memory_of_another_function():
+    """The cluster that wrote an argument is not that of a function which returns it."""
+
+    @tf.function
+    def make(x):
+        return tf.sqrt(x) * 2 + 1
+
+    x = tf.constant([4.0, 9.0])
+    for made in [make(x) for _ in range(6)]:
+        same = tf.function(lambda y: tf.identity(y), autograph=False)
+        rows = tf.function(lambda y: tf.reshape(y, [2, 1]), autograph=False)
+        for _ in range(6):
+            assert same(made).numpy().tolist() == [5, 7] and rows(made).numpy().tolist() == [[5], [7]]
+        assert not is_operation(same, made)
+    assert is_operation(make, x)
+
+
 def test_random_numbers_are_one_sequence():
     def draw(often):
         tf.random.set_seed(3)
