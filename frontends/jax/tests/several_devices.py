@@ -108,9 +108,8 @@ ALONG = [
 ]
 
 
-@pytest.mark.parametrize(("grid", "axes", "groups"), ALONG)
-def test_groups_along_axes_of_a_mesh(grid, axes, groups, monkeypatch):
-    """Groups as JAX 0.11 writes them."""
+def group_along(grid, axes, monkeypatch):
+    """Gives collectives these groups, which JAX 0.11 writes."""
     from jax._src import compiler
     from jax.extend.mlir import ir
 
@@ -128,6 +127,18 @@ def test_groups_along_axes_of_a_mesh(grid, axes, groups, monkeypatch):
         return original(backend, module, *arguments, **named)
 
     monkeypatch.setattr(compiler, "backend_compile_and_load", compile_changed)
+
+
+@pytest.mark.parametrize("times", [2, 16, 32])
+def test_groups_along_an_axis_more_than_once(times, monkeypatch):
+    group_along("@mesh", axes_of(*['"x"'] * times), monkeypatch)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="all_reduce .*: its groups are no list of devices"):
+        mapped(lambda x: lax.psum(x, "x"), LINE, P("x"), P("x"))(put(X, LINE, "x"))
+
+
+@pytest.mark.parametrize(("grid", "axes", "groups"), ALONG)
+def test_groups_along_axes_of_a_mesh(grid, axes, groups, monkeypatch):
+    group_along(grid, axes, monkeypatch)
     parts = X.reshape(4, 2, 4)
     sums = np.empty_like(parts)
     for group in groups:

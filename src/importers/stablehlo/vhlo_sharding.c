@@ -182,6 +182,12 @@ static bool read_part(hr__reader *reader, const hr__vhlo_sharding *sharding, hr_
   return true;
 }
 
+/* False if a dim has more shards than there are devices, as with an axis twice. */
+static bool add_split(hr__vhlo_sharding *out, const hr__vhlo_split *split) {
+  out->splits[out->split_count++] = *split;
+  return hr__vhlo_shards(out, split->dim) <= out->mesh.device_count;
+}
+
 static bool read_reference(const hr__vhlo_module *module, int attribute, int dim, hr__vhlo_sharding *out) {
   hr__reader reader, inside;
   int code;
@@ -200,8 +206,7 @@ static bool read_reference(const hr__vhlo_module *module, int attribute, int dim
       return false;
     }
   }
-  out->splits[out->split_count++] = split;
-  return true;
+  return add_split(out, &split);
 }
 
 static bool read_dimension(const hr__vhlo_module *module, int attribute, int dim, hr__vhlo_sharding *out) {
@@ -408,8 +413,7 @@ static bool read_group_split(const hr__vhlo_module *module, int attribute, hr__v
   if (sub >= 0 && (!open_vhlo(module, sub, GROUP_SUB_AXIS, &inside) || !read_part(&inside, out, &split))) {
     return false;
   }
-  out->splits[out->split_count++] = split;
-  return true;
+  return add_split(out, &split);
 }
 
 bool hr__vhlo_groups_of(const hr__vhlo_module *module, int attribute, hr__vhlo_sharding *out) {
@@ -425,7 +429,7 @@ bool hr__vhlo_groups_of(const hr__vhlo_module *module, int attribute, hr__vhlo_s
   for (int i = 0; i < count && is_read; ++i) {
     is_read = read_group_split(module, axes[i], out);
   }
-  return is_read && hr__vhlo_shards(out, 0) <= out->mesh.device_count;
+  return is_read;
 }
 
 /* The place of a device on an axis, without those that the splits have. */
