@@ -434,6 +434,7 @@ static int64_t cropped_dim(htf_node *node, htf_value x, const blocks *b, int d) 
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
              "cropped_shape[%d] must be non-negative: dim %lld, block %lld, crops %lld and %lld", d,
              (long long)x->dims[d], (long long)b->size[d - 1], (long long)b->before[d], (long long)b->after[d]);
+    return 0;
   }
   return size - cut;
 }
