@@ -181,7 +181,8 @@ static bool is_candidate(const hr_instance *instance, const hr_kernel *kernel, c
 
 bool *hr__weights_find_candidates(const hr_instance *instance) {
   size_t steps = (size_t)instance->step_count, buffers = (size_t)instance->plan->schedule.program.buffer_count;
-  bool *may_be = hr_calloc(steps + buffers + 1, sizeof *may_be), *is_made = may_be + steps;
+  bool *may_be = hr_calloc(steps + buffers + 1, sizeof *may_be);
+  bool *is_made = may_be != NULL ? may_be + steps : NULL;
   for (size_t i = 0; may_be != NULL && i < steps; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     const hr_kernel *kernel = step->kind == HR_STEP_KERNEL ? hr__step_source(instance, step)->kernel : NULL;
