@@ -97,6 +97,9 @@ void hr__lane_leave(hr_lane *lane) {
 }
 
 void *hr__lane_opening(hr_device *device, const void *queue) {
+  if (device->driver->native == NULL) {
+    return device->impl;
+  }
   void *found = device->driver->native(device->impl) == queue ? device->impl : NULL;
   hr_mutex_lock(&device->order_mutex);
   for (int i = 1; i < HR_LANES_MAX && found == NULL; ++i) {

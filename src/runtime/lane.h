@@ -77,7 +77,7 @@ void hr__lane_fini(hr_lane *lane);
 hr_lane *hr__lane_choose(struct hr_device *device);
 /* The stream is gone. */
 void hr__lane_leave(hr_lane *lane);
-/* The driver's opening that has this queue; NULL: none. Any thread. */
+/* The driver's opening that has this queue; NULL: none. A driver without queues has one opening. Any thread. */
 void *hr__lane_opening(struct hr_device *device, const void *queue);
 
 /* Grows the block of temporaries to at least `bytes` and returns its address. The caller holds the lane's mutex.
