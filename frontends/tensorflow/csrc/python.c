@@ -12,22 +12,22 @@
 /* Runs the modules without their package, which the program may import for its functions. */
 static const char run_modules[] =
     "def _headrace():\n"
-    "    import importlib.util, runpy\n"
+    "    import importlib.util, runpy, warnings\n"
     "    package = importlib.util.find_spec('headrace_tensorflow')\n"
-    "    if package is None:\n"
-    "        raise ImportError('the Python package headrace_tensorflow is missing')\n"
-    "    folder = package.submodule_search_locations[0]\n"
-    "    runpy.run_path(folder + '/jit.py')['ignore_jit_compile']()\n"
-    "    runpy.run_path(folder + '/calls.py')['shorten_calls'](%llu, %llu)\n"
-    "    runpy.run_path(folder + '/copies.py')['copy_directly'](%llu, %llu)\n"
-    "try:\n"
-    "    _headrace()\n"
-    "except (AttributeError, ImportError, OSError, ValueError) as error:\n"
-    "    import warnings\n"
-    "    warnings.warn('headrace: functions that ask for XLA fail, and tensors are copied through threads of '\n"
-    "                  f'TensorFlow: {error}')\n"
-    "finally:\n"
-    "    del _headrace\n";
+    "    for name, change, arguments, without in (\n"
+    "        ('jit', 'ignore_jit_compile', (), 'functions that ask for XLA fail'),\n"
+    "        ('copies', 'copy_directly', (%llu, %llu), 'tensors are copied through threads of TensorFlow'),\n"
+    "        ('calls', 'shorten_calls', (%llu, %llu), 'calls of functions take longer'),\n"
+    "    ):\n"
+    "        try:\n"
+    "            if package is None:\n"
+    "                raise ImportError('the Python package headrace_tensorflow is missing')\n"
+    "            folder = package.submodule_search_locations[0]\n"
+    "            runpy.run_path(f'{folder}/{name}.py')[change](*arguments)\n"
+    "        except (AttributeError, ImportError, OSError, ValueError) as error:\n"
+    "            warnings.warn(f'headrace: {without}: {error}')\n"
+    "_headrace()\n"
+    "del _headrace\n";
 
 static void change_python(void) {
   int (*is_initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
@@ -36,10 +36,10 @@ static void change_python(void) {
   int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
   if (is_initialized != NULL && ensure != NULL && release != NULL && run != NULL && is_initialized()) {
     char text[sizeof run_modules + 128];
-    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_watch,
-             (unsigned long long)(uintptr_t)headrace_tensorflow_find,
-             (unsigned long long)(uintptr_t)headrace_tensorflow_read,
-             (unsigned long long)(uintptr_t)headrace_tensorflow_write);
+    snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_read,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_write,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_watch,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_find);
     int state = ensure();
     (void)run(text);
     release(state);
