@@ -126,9 +126,10 @@ HR_TEST(rows_takes_beams_and_heads_as_one_batch) {
 }
 
 /* Large enough for the team. */
-static void check_bits_across_threads(matrix_layout b, const product *q, hr_dtype dtype) {
-  op_case t = product_case(&hr__gemv_provider, q, dtype, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
+static void check_bits_of(const hr_provider *provider, matrix_layout b, const product *q, hr_dtype dtype) {
+  op_case t = product_case(provider, q, dtype, MATRIX_DENSE, b, MATRIX_DENSE, BIAS_VECTOR);
   tensor *out = op_case_output(&t);
+  hr_thread_count_set(2); /* some prepare for the number */
   op_case_node(&t);
   HR_ASSERT(op_case_is_supported(&t));
   op_case_prepare(&t);
@@ -151,6 +152,10 @@ static void check_bits_across_threads(matrix_layout b, const product *q, hr_dtyp
   free(alone);
   op_case_free(&t);
   op_case_end(&t);
+}
+
+static void check_bits_across_threads(matrix_layout b, const product *q, hr_dtype dtype) {
+  check_bits_of(&hr__gemv_provider, b, q, dtype);
 }
 
 HR_TEST(rows_gives_the_same_bits_whatever_the_number_of_threads) {
@@ -283,6 +288,17 @@ HR_TEST(sgemm_multiplies_few_rows_with_large_matrices) {
           op_case_must_pass(&t);
         }
       }
+    }
+  }
+}
+
+/* 33 columns: none is left to a thread alone. */
+HR_TEST(sgemm_gives_the_same_bits_whatever_the_number_of_threads) {
+  cases_begin(&hr__sgemm_provider);
+  const product all[] = {{0, {0}, 100, 283, 33}, {0, {0}, 1025, 79, 17}, {0, {0}, 33, 160, 200}, {0, {0}, 49, 300, 47}};
+  for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED; ++b) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+      check_bits_of(&hr__sgemm_provider, (matrix_layout)b, &all[i], HR_DTYPE_F32);
     }
   }
 }

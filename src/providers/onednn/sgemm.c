@@ -8,9 +8,9 @@
  * The bias and the epilogues are applied row by row, after the product, with the bits of ops.def's rows. An epilogue
  * that reads the output's old contents gets the product from the workspace.
  *
- * Each thread makes and finishes columns or rows of its own, in groups of 16. sgemm adds in the same order for all of
- * them. Its own threads would need a second parallel loop for the epilogues, and split the columns of a transposed
- * right operand less well.
+ * Each thread makes and finishes columns or rows of its own, in groups of 16, the last with the rest. sgemm adds in the
+ * same order for all of them, but in another one for a single column. Its own threads would need a second parallel loop
+ * for the epilogues, and split the columns of a transposed right operand less well.
  *
  * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms). Those of two
  * to four rows on large matrices with dense rows run by loops of their own (few_rows.h).
@@ -59,7 +59,7 @@ struct hr_prepared {
   matrix a, b, c;
   int c_arg;
   bool splits_columns;   /* among threads; else rows */
-  int64_t groups, grain; /* of SIDE columns or rows; those that a thread takes at least */
+  int64_t groups, grain; /* of SIDE columns or rows, the last with the rest; those that a thread takes at least */
   bool is_aside;  /* the product is made in the workspace */
   bool is_copied; /* b may be read from a transposed copy */
   bool is_few;    /* rows, by few_rows.h */
@@ -261,7 +261,7 @@ static size_t footprint(const hr_prepared *p) {
 static void divide(hr_prepared *p) {
   bool is_serial = flops_of(p) < HR_ONEDNN_SERIAL_FLOPS || hr_thread_count() == 1;
   p->splits_columns = p->c.columns >= SIDE * hr_thread_count() || p->c.columns >= p->c.rows;
-  p->groups = hr_divide_up(p->splits_columns ? p->c.columns : p->c.rows, SIDE);
+  p->groups = hr_max((p->splits_columns ? p->c.columns : p->c.rows) / SIDE, 1);
   p->grain = is_serial ? p->groups : 1;
 }
 
@@ -473,10 +473,11 @@ static void run_share(void *arg, int64_t begin, int64_t end, int worker) {
   call *c = arg;
   const matrix *y = &c->p->c;
   area x = {.row_end = y->rows, .column_end = y->columns};
+  bool is_last = end == c->p->groups;
   if (c->p->splits_columns) {
-    x.column = begin * SIDE, x.column_end = hr_min(end * SIDE, y->columns);
+    x.column = begin * SIDE, x.column_end = is_last ? y->columns : end * SIDE;
   } else {
-    x.row = begin * SIDE, x.row_end = hr_min(end * SIDE, y->rows);
+    x.row = begin * SIDE, x.row_end = is_last ? y->rows : end * SIDE;
   }
   run_area(c, &x);
 }
