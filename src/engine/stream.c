@@ -48,6 +48,11 @@ static int64_t pending_bytes_max(hr_device *device) {
   return wanted;
 }
 
+/* What counts of pending outputs: larger ones had better be fused away (trace.h). */
+static int64_t single_bytes_max(const hr_device *device, int64_t bytes_max) {
+  return device->properties.is_host ? hr_min(bytes_max, PENDING_BYTES_MIN) : bytes_max;
+}
+
 static size_t first_ops(const hr_device *device) {
   int64_t wanted = hr_env_int(HR_ENV_FIRST_OPS);
   return wanted > 0 ? (size_t)wanted : device->properties.is_host ? SIZE_MAX : FIRST_OPS_BESIDE_HOST;
@@ -80,7 +85,7 @@ static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **o
   hr__trace_init(&stream->rest, number);
   hr__trace_init(&stream->move, number + 1);
   stream->move.is_plain = true;
-  stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
+  stream->pending.single_max = stream->rest.single_max = single_bytes_max(device, stream->policy.bytes_max);
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   const hr_cache_limits limits = {.count = (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES),
                                   .bytes = CACHE_BYTES_MAX,
