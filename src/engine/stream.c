@@ -5,7 +5,6 @@
 
 #include "base/allocator.h"
 #include "base/env.h"
-#include "base/integer.h"
 #include "base/late.h"
 #include "engine/algorithms.h"
 #include "engine/compile_queue.h"
@@ -19,7 +18,6 @@
 #define CACHE_COPY_BYTES_MAX ((size_t)2 << 20)
 
 enum { FIRST_OPS_BESIDE_HOST = 32, LARGE_BYTES = 16 << 20 };
-static const int64_t PENDING_BYTES_MIN = INT64_C(2) << 30;
 /* Work that takes some tenths of a second on a small machine. */
 static const int64_t LONG_BYTES = INT64_C(2) << 30, LONG_FLOPS = INT64_C(40) * 1000 * 1000 * 1000;
 
@@ -38,19 +36,13 @@ static uint32_t take_numbers(hr_context *context) {
 
 /* ---- life ---- */
 
-/* By default so much that a training step is rarely cut: values between two commits need memory and traffic. */
 static int64_t pending_bytes_max(hr_device *device) {
   int64_t wanted = hr_env_int(HR_ENV_PENDING_BYTES), unused = 0, total = 0;
-  if (wanted == 0) {
+  if (wanted == 0 && !device->properties.is_host) {
     device->driver->memory_info(device->impl, &unused, &total);
-    wanted = hr_max(total / 4, PENDING_BYTES_MIN);
+    wanted = total / 4;
   }
-  return wanted;
-}
-
-/* What counts of pending outputs: larger ones had better be fused away (trace.h). */
-static int64_t single_bytes_max(const hr_device *device, int64_t bytes_max) {
-  return device->properties.is_host ? hr_min(bytes_max, PENDING_BYTES_MIN) : bytes_max;
+  return wanted > 0 ? wanted : INT64_C(2) << 30;
 }
 
 static size_t first_ops(const hr_device *device) {
@@ -85,7 +77,7 @@ static hr_status create_stream(hr_device *device, bool is_capture, hr_stream **o
   hr__trace_init(&stream->rest, number);
   hr__trace_init(&stream->move, number + 1);
   stream->move.is_plain = true;
-  stream->pending.single_max = stream->rest.single_max = single_bytes_max(device, stream->policy.bytes_max);
+  stream->pending.single_max = stream->rest.single_max = stream->policy.bytes_max;
   stream->frees_live = hr_env_choice(HR_ENV_LAYOUTS) == HR_ENV_LAYOUTS_ALL;
   const hr_cache_limits limits = {.count = (size_t)hr_env_int(HR_ENV_CACHE_ENTRIES),
                                   .bytes = CACHE_BYTES_MAX,
