@@ -4,8 +4,8 @@ TensorFlow binds the arguments of each call to the function's signature several 
 compares with those of the traced functions. It takes as long in Python as the rest of a call. Here dtypes and dims find
 the traced function of an earlier call.
 
-If the graph of the function is one cluster, a call is the eager operation HeadraceCall (direct.h). TensorFlow's executor
-with its threads has no part in it.
+If the graph of the function is one cluster, a call is the eager operation HeadraceCall (direct.h). TensorFlow's
+executor with its threads has no part in it.
 
 The plug-in runs this file when it creates a device, as jit.py.
 """

@@ -15,7 +15,8 @@ def truncated(**arguments):
 def blocks(name, sizes, **sides):
     sides = sides or {"paddings" if name.startswith("Space") else "crops": [[0, 0]] * len(sizes)}
     sides = {key: tf.constant(value, "int64") for key, value in sides.items()}
-    return getattr(tf.raw_ops, name)(input=np.ones((10, 5, 5, 2), "float32"), block_shape=tf.constant(sizes, "int64"), **sides)
+    images, block = np.ones((10, 5, 5, 2), "float32"), tf.constant(sizes, "int64")
+    return getattr(tf.raw_ops, name)(input=images, block_shape=block, **sides)
 
 
 def generated(state=(1, 2, 3), dtype="int64", algorithm=1):
@@ -52,12 +53,18 @@ BAD = {
     "broadcast": (lambda: tf.broadcast_to(ONES, [2, 4]), "3.*4"),
     "unique of a matrix": (lambda: tf.raw_ops.UniqueWithCounts(x=ONES), "1D vector"),
     "unique along an axis": (lambda: tf.raw_ops.UniqueV2(x=ONES, axis=[2]), r"axis has to be between \[0, 2\)"),
-    "partitions": (lambda: tf.dynamic_partition(tf.constant(ONES), [0, 1, 0], 2), "must start with partitions.shape|starts"),
+    "partitions": (
+        lambda: tf.dynamic_partition(tf.constant(ONES), [0, 1, 0], 2),
+        "must start with partitions.shape|starts",
+    ),
     "boxes": (lambda: tf.raw_ops.NonMaxSuppressionV3(boxes=ONES, scores=ONES[0], max_output_size=2, iou_threshold=0.5,
                                                      score_threshold=0.0), "4 columns|4 column"),
     "overlap": (lambda: tf.raw_ops.NonMaxSuppressionV2(boxes=np.ones((3, 4), "float32"), scores=ONES[0], max_output_size=2,
                                                        iou_threshold=1.5), r"must be in \[0, 1\]"),
-    "dim of the largest": (lambda: tf.raw_ops.ApproxTopK(input=ONES, k=1, reduction_dimension=2), r"dimension: 2.*\[-2, 1\]"),
+    "dim of the largest": (
+        lambda: tf.raw_ops.ApproxTopK(input=ONES, k=1, reduction_dimension=2),
+        r"dimension: 2.*\[-2, 1\]",
+    ),
     "too many of the largest": (lambda: tf.raw_ops.ApproxTopK(input=ONES, k=4), "at least k elements.*Had 3, needed 4"),
     "recall": (lambda: tf.raw_ops.ApproxTopK(input=ONES, k=1, recall_target=0.0), "recall target: 0"),
     "the largest of a number": (lambda: tf.raw_ops.ApproxTopK(input=1.0, k=1), "must be >= 1-D"),
@@ -70,12 +77,18 @@ BAD = {
         lambda: tf.raw_ops.ApproxTopK(input=ONES, k=2, reduction_input_size_override=2, aggregate_to_topk=False),
         "reduction_input_size_override: 2 makes 3 candidates of the 3",
     ),
-    "means of truncated numbers": (lambda: truncated(means=[1.0, 2.0, 3.0]), r"means should have length 1 or shape\[0\]: 3 .* 2"),
+    "means of truncated numbers": (
+        lambda: truncated(means=[1.0, 2.0, 3.0]),
+        r"means should have length 1 or shape\[0\]: 3 .* 2",
+    ),
     "matrix of bounds": (lambda: truncated(minvals=ONES), "minvals should be a scalar or vector, got 2 dims"),
     "no shape of truncated numbers": (lambda: truncated(shape=np.zeros(0, "int32")), "Shape tensor must not be empty"),
     "negative deviation": (lambda: truncated(stdevs=-1.0).numpy(), "Invalid parameters: standard deviation -1"),
     "equal bounds": (lambda: truncated(minvals=1.0).numpy(), "Invalid parameters: .* minimum 1, maximum 1"),
-    "no bounds": (lambda: truncated(minvals=-np.inf, maxvals=np.inf).numpy(), "Invalid parameters: .* minimum -inf, maximum inf"),
+    "no bounds": (
+        lambda: truncated(minvals=-np.inf, maxvals=np.inf).numpy(),
+        "Invalid parameters: .* minimum -inf, maximum inf",
+    ),
     "counts of binomial numbers": (
         lambda: tf.raw_ops.StatefulRandomBinomial(resource=tf.Variable([1, 2, 3], dtype="int64").handle, algorithm=1,
                                                   shape=[2, 3], counts=[1.0, 2.0], probs=0.5),
@@ -85,7 +98,10 @@ BAD = {
     "negative segment": (lambda: tf.math.segment_max(ONES, [-1, 0]), "segment ids must be >= 0"),
     "segments": (lambda: tf.raw_ops.SegmentMean(data=ONES, segment_ids=[0]), "same size as dimension 0"),
     "rows of segments": (lambda: tf.sparse.segment_sum(ONES, [0, 2], [0, 1]), r"indices.1. = 2 is out of range .0, 2"),
-    "too many segments": (lambda: tf.sparse.segment_mean(ONES, [0, 1], [0, 3], num_segments=3), "must be < num_segments"),
+    "too many segments": (
+        lambda: tf.sparse.segment_mean(ONES, [0, 1], [0, 3], num_segments=3),
+        "must be < num_segments",
+    ),
     "split": (lambda: tf.split(tf.constant(ONES), 2, axis=1), "can't be split|divisible"),
     "select": (lambda: tf.raw_ops.Select(condition=[True], x=ONES, y=ONES), "same dims"),
     "cross entropy": (
@@ -106,7 +122,10 @@ BAD = {
         lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[-1, -1, 3], axis=1, num_split=3),
         "at index 1 must be >= 0. Got: -1",
     ),
-    "too many parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 1, 1], axis=1, num_split=2), "for 2 parts"),
+    "too many parts": (
+        lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[1, 1, 1], axis=1, num_split=2),
+        "for 2 parts",
+    ),
     "too few parts": (lambda: tf.raw_ops.SplitV(value=ONES, size_splits=[3], axis=1, num_split=2), "for 2 parts"),
     "far slice": (lambda: tf.raw_ops.Slice(input=ONES[:0], begin=[2**62, 0], size=[2**62, 0]), "leave dim 0"),
     "far more rows": (
@@ -153,7 +172,8 @@ BAD = {
     ),
     "empty kernel": (lambda: tf.raw_ops.Conv2D(input=np.ones((1, 4, 4, 1)), filter=np.ones((1, 0, 1, 2)), strides=[1] * 4,
                                                padding="SAME"), "filter must not have zero elements"),
-    "stride of nothing": (lambda: tf.raw_ops.MaxPool(input=np.ones((1, 4, 4, 2), "float32"), ksize=[1, 2, 2, 1], strides=[1, 0, 1, 1],
+    "stride of nothing": (lambda: tf.raw_ops.MaxPool(input=np.ones((1, 4, 4, 2), "float32"), ksize=[1, 2, 2, 1],
+                                                 strides=[1, 0, 1, 1],
                                                      padding="SAME"), "strides has 0, it must be positive"),
     "strides of too few dims": (lambda: convolution(strides=[1, 1, 1]), "strides must be 4 numbers, not 3"),
     "dims of a batch": (lambda: convolution(batch_dims=2), "an image of 4 dims, 2 of them of examples"),
@@ -168,27 +188,61 @@ BAD = {
     "number as a key": (
         lambda: tf.raw_ops.StatelessRandomUniformV2(shape=[2], key=tf.constant(1, "uint64"), counter=tf.constant([1, 2], "uint64"), alg=1),
         r"key must have shape \[1\]"),
-    "bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=[3], weights=np.zeros(0, "float32")), "must be rank 0 but is rank 1"),
-    "negative bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=-2, weights=np.zeros(0, "float32")), r"size .-2. must be non-neg"),
+    "bins": (
+        lambda: tf.raw_ops.Bincount(arr=[1], size=[3], weights=np.zeros(0, "float32")),
+        "must be rank 0 but is rank 1",
+    ),
+    "negative bins": (
+        lambda: tf.raw_ops.Bincount(arr=[1], size=-2, weights=np.zeros(0, "float32")),
+        r"size .-2. must be non-neg",
+    ),
     "weights of bins": (lambda: tf.raw_ops.Bincount(arr=[1], size=3, weights=ONES[0]), "3 weights for 1 numbers"),
     "order of sets": (lambda: united([[1, 0], [0, 0]]), r"indices\[1\] = \[0,0\] is out of order"),
     "places of sets": (lambda: united([[1, 0], [1, 0]]), r"indices\[1\] = \[1,0\] is repeated"),
-    "bounds of sets": (lambda: united([[0, 0], [0, 4]]), r"indices\[1\] = \[0,4\] is out of bounds: need 0 <= index < \[3,4\]"),
-    "negative block": (lambda: blocks("SpaceToBatchND", [-10, 11]), "block_shape must be positive, got value -10 at index 0"),
+    "bounds of sets": (
+        lambda: united([[0, 0], [0, 4]]),
+        r"indices\[1\] = \[0,4\] is out of bounds: need 0 <= index < \[3,4\]",
+    ),
+    "negative block": (
+        lambda: blocks("SpaceToBatchND", [-10, 11]),
+        "block_shape must be positive, got value -10 at index 0",
+    ),
     "no block": (lambda: blocks("BatchToSpaceND", [1, 0]), "block_shape must be positive, got value 0 at index 1"),
-    "negative padding of blocks": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]), "Paddings must be non-negative"),
+    "negative padding of blocks": (
+        lambda: blocks("SpaceToBatchND", [1, 1], paddings=[[0, -1], [0, 0]]),
+        "Paddings must be non-negative",
+    ),
     "negative crop": (lambda: blocks("BatchToSpaceND", [1, 1], crops=[[0, -1], [0, 0]]), "Crops must be non-negative"),
     "all of a large crop": (
-        lambda: blocks("BatchToSpaceND", [1, 1], crops=np.full((2, 2), 2**62)), r"cropped_shape\[1\] must be non-negative"),
-    "large paddings": (lambda: blocks("SpaceToBatchND", [1, 1], paddings=np.full((2, 2), 2**62)), "padded_shape.0. overflows"),
-    "large blocks": (lambda: blocks("SpaceToBatchND", [7 << 28] * 2), "Negative output dimension size caused by overflow"),
-    "product of blocks": (lambda: blocks("BatchToSpaceND", [7 << 28] * 3, crops=[[0, 0]] * 3), "Product of block sizes"),
-    "axis of gather": (lambda: tf.gather(tf.constant(ONES), [0], axis=2), "2 is out of range: Shape must be at least rank 3"),
-    "negative axis of gather": (lambda: tf.gather(tf.constant(ONES), [0], axis=-3), "must be at least rank 3 but is rank 2"),
+        lambda: blocks("BatchToSpaceND", [1, 1], crops=np.full((2, 2), 2**62)),
+        r"cropped_shape\[1\] must be non-negative"),
+    "large paddings": (
+        lambda: blocks("SpaceToBatchND", [1, 1], paddings=np.full((2, 2), 2**62)),
+        "padded_shape.0. overflows",
+    ),
+    "large blocks": (
+        lambda: blocks("SpaceToBatchND", [7 << 28] * 2),
+        "Negative output dimension size caused by overflow",
+    ),
+    "product of blocks": (
+        lambda: blocks("BatchToSpaceND", [7 << 28] * 3, crops=[[0, 0]] * 3),
+        "Product of block sizes",
+    ),
+    "axis of gather": (
+        lambda: tf.gather(tf.constant(ONES), [0], axis=2),
+        "2 is out of range: Shape must be at least rank 3",
+    ),
+    "negative axis of gather": (
+        lambda: tf.gather(tf.constant(ONES), [0], axis=-3),
+        "must be at least rank 3 but is rank 2",
+    ),
     "order of dims": (lambda: tf.transpose(tf.constant(ONES), [0, 2]), r"2 is out of range \[0 .. 2\)"),
     "a dim twice": (lambda: tf.transpose(tf.constant(ONES), [-1, 1]), "0 is missing"),
     "matrix of dims": (lambda: tf.transpose(tf.constant(ONES), [[0, 1]]), "perm must be rank 1, got 2 dims"),
-    "too few dims": (lambda: tf.transpose(tf.constant(ONES), [0]), "a vector of size 2. But input.1. is a vector of size 1"),
+    "too few dims": (
+        lambda: tf.transpose(tf.constant(ONES), [0]),
+        "a vector of size 2. But input.1. is a vector of size 1",
+    ),
     "gather of nothing": (lambda: tf.gather_nd(tf.zeros([0, 3]), [[0, 0]]), r"params is empty\."),
     "scatter": (lambda: tf.scatter_nd([[0]], np.ones((1, 4), "float32"), [2, 3]), "dims of a slice|of the indices"),
     "top k": (lambda: tf.math.top_k(tf.constant(ONES), 4), "at least k columns"),
