@@ -519,13 +519,13 @@ void htf_sparse_reduce_sparse(htf_node *node) {
 
 /* ---- rows without elements ---- */
 
-/* Inputs: places, values, dims, the value of rows without elements, which becomes their first one. */
-void htf_sparse_fill_rows(htf_node *node) {
-  htf_value places = htf_input(node, 0), values = htf_input(node, 1), number = htf_input(node, 3);
-  shape s = read_shape(node, 2);
+/* Returns the places of the result; outputs 1 to 3 are its values, the rows without elements, and the places of the
+ * given elements among all. Input 3 becomes the first element of rows without any. */
+static htf_value fill_rows(htf_node *node, htf_value places, htf_value values, shape s) {
+  htf_value number = htf_input(node, 3);
   if (!is_sparse(node, places, values, &s) || s.rank == 0) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "SparseFillEmptyRows: dense_shape must have a dim");
-    return;
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: dense_shape must have a dim", node->kernel->row->op);
+    return &htf_nothing;
   }
   const int64_t count = places->dims[0];
   htf_value rows = column(node, places, 0), is_filled = full(node, 0, 1, s.dims, HR_DTYPE_BOOL);
@@ -533,7 +533,7 @@ void htf_sparse_fill_rows(htf_node *node) {
   htf_value is_empty = htf_call1(node, HR_FUNCTIONAL_LOGICAL_NOT, is_filled);
   htf_value missing = htf_call1(node, HR_FUNCTIONAL_NONZERO, is_empty);
   if (htf_has_failed(node)) {
-    return;
+    return &htf_nothing;
   }
   const int64_t absent = missing->dims[1];
   missing = htf_reshape(node, missing, 1, &absent);
@@ -544,12 +544,29 @@ void htf_sparse_fill_rows(htf_node *node) {
     first.dims[d] = 1;
   }
   htf_value more = htf_call(node, HR_FUNCTIONAL_BROADCAST_TO, INPUTS(number), ATTRIBUTES(htf_attr_ints(&absent, 1)));
-  htf_output(node, 0, htf_taken_rows(node, joined(node, places, unflatten(node, missing, &first)), order));
   htf_output(node, 1, htf_taken_rows(node, joined(node, values, more), order));
   htf_output(node, 2, is_empty);
   if (!htf_has_failed(node)) {
     htf_output(node, 3, htf_view(node, back, 1, &count, back->strides, back->offset));
   }
+  return htf_taken_rows(node, joined(node, places, unflatten(node, missing, &first)), order);
+}
+
+/* Inputs: places, values, dims, and the value of rows without elements. */
+void htf_sparse_fill_rows(htf_node *node) {
+  htf_output(node, 0, fill_rows(node, htf_input(node, 0), htf_input(node, 1), read_shape(node, 2)));
+}
+
+/* Inputs: the row of each value, values, how many rows there are, and the value of rows without others. */
+void htf_ragged_fill_rows(htf_node *node) {
+  htf_value rows = htf_input(node, 0);
+  const int64_t column[2] = {htf_has_failed(node) || rows->rank != 1 ? 0 : rows->dims[0], 1};
+  if (!htf_has_failed(node) && rows->rank != 1) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "value_rowids must be a vector, saw %d dims", rows->rank);
+  }
+  htf_expect_rank(node, 2, 0, "nrows must be a scalar");
+  htf_value filled = fill_rows(node, htf_reshape(node, rows, 2, column), htf_input(node, 1), read_shape(node, 2));
+  htf_output(node, 0, htf_has_failed(node) ? filled : htf_reshape(node, filled, 1, filled->dims));
 }
 
 /* Inputs: the places of the old values among the new ones, gradients of these. */

@@ -313,13 +313,45 @@ void htf_sparse_segment_sqrt_n(htf_node *node) {
   sum_chosen(node, WEIGHT_SQRT);
 }
 
-/* Inputs: the gradient of the results, indices of rows, their segments, and the number of rows. */
+static int order_of(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Replaces numbers by their places among the sorted different ones, which become output 1. Returns how many these are.
+ */
+static int64_t output_different(htf_node *node, numbers *x) {
+  int64_t *sorted = htf_new_argument(node, (size_t)(x->count + 1) * sizeof *sorted), count = 0;
+  if (htf_has_failed(node)) {
+    free(sorted);
+    return 0;
+  }
+  memcpy(sorted, x->list, (size_t)x->count * sizeof *sorted);
+  qsort(sorted, (size_t)x->count, sizeof *sorted, order_of);
+  for (int64_t i = 0; i < x->count; ++i) {
+    if (count == 0 || sorted[i] != sorted[count - 1]) {
+      sorted[count++] = sorted[i];
+    }
+  }
+  for (int64_t i = 0; i < x->count; ++i) {
+    int64_t *found = bsearch(&x->list[i], sorted, (size_t)count, sizeof *sorted, order_of);
+    x->list[i] = found - sorted;
+  }
+  x->value = htf_constant(node, HR_DTYPE_I64, x->count, x->list);
+  htf_output(node, 1, htf_constant(node, HR_DTYPE_I64, count, sorted));
+  free(sorted);
+  return count;
+}
+
+/* Inputs: the gradient of the results, indices of rows, their segments, and the number of rows. With two outputs the
+ * gradient has only the rows of some index, and output 1 has their indices. */
 static void spread_chosen(htf_node *node, weighting by) {
   htf_value gradient = htf_input(node, 0);
   int64_t rows = htf_host_int(node, 3);
   chosen c = read_chosen(node, gradient, rows >= 0);
   check_numbers(node, &c.indices, "indices", rows);
   check_numbers(node, &c.segments, "segment_ids", htf_has_failed(node) ? 0 : gradient->dims[0]);
+  rows = htf_output_count(node) > 1 ? output_different(node, &c.indices) : rows;
   if (!htf_has_failed(node)) {
     if (by != WEIGHT_NONE && hr_tensor_count(gradient) > 0) {
       double *shares = share_of(node, &c.segments, gradient->dims[0], by);

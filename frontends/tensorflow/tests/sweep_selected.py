@@ -65,12 +65,16 @@ def _(rng, dtype, name):
 
 
 @case("SparseSegmentSumGrad", "SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", scale=8)
-def _(rng, dtype):
+@case("SparseSegmentSumGradV2", "SparseSegmentMeanGradV2", "SparseSegmentSqrtNGradV2", scale=8)
+def _(rng, dtype, name):
+    count = "dense_output_dim0" if name.endswith("V2") else "output_dim0"
     for dims in [(6,), (6, 3), (7, 2, 2)]:
         for places, index in zip(SEGMENTS, ["int32", "int64", "int32"], strict=True):
             rows = rng.integers(0, 9, 6).astype(index)
-            yield {"grad": numbers(rng, dims, dtype, 0, 1), "indices": rows, "segment_ids": np.array(places, "int32"),
-                   "output_dim0": np.int32(9)}  # fmt: skip
+            yield {"grad": numbers(rng, dims, dtype, 0, 1), "indices": rows, "segment_ids": np.array(places, "int32"), count: np.int32(9)}
+    none = np.zeros(0, "int32")
+    for rows in (9, 0) if name.endswith("V2") else (0,):  # of 9 rows TensorFlow's first version has no contents
+        yield {"grad": numbers(rng, (3, 2), dtype), "indices": none, "segment_ids": none, count: np.int32(rows)}
 
 
 @case("NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4")

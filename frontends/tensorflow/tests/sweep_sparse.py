@@ -96,7 +96,13 @@ def _(rng, dtype):
         yield {"indices": places, "values": values, "dense_shape": shape, "default_value": numbers(rng, (), dtype)}
 
 
-@case("SparseFillEmptyRowsGrad", scale=4)
+@case("RaggedFillEmptyRows")
+def _(rng, dtype):
+    for rows, count in [([0, 0, 2, 4], 6), ([], 3), ([0, 1, 1, 2], 3), ([3, 0, 3, 1], 5)]:
+        yield {"value_rowids": np.array(rows, "int64"), "values": numbers(rng, (len(rows),), dtype), "nrows": np.int64(count), "default_value": numbers(rng, (), dtype)}
+
+
+@case("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", scale=4)
 def _(rng, dtype):
     for places, count in [([0, 2, 3], 6), ([], 3), ([0, 1], 2)]:
         yield {"reverse_index_map": np.array(places, "int64"), "grad_values": numbers(rng, (count,), dtype)}
