@@ -18,7 +18,7 @@ REASONS = {  # the words of gpu_kernels.txt
     "ragged": ("ragged and sparse tensors", "but for those of places and values that have rows"),
     "data": ("data sets and iterators", "work of the host"),
     "collective": ("collectives", "over NVIDIA's library"),
-    "cuDNN": ("cuDNN", "its recurrent layers and losses"),
+    "cuDNN": ("cuDNN", "its recurrent layers"),
     "XLA": ("XLA", "there is no XLA for the device"),
     "debug": ("debugging", ""),
     "special": ("special functions", "the core has none of these; they run on the host, with copies"),

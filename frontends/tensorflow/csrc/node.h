@@ -23,7 +23,7 @@ enum { HTF_VALUES_INLINE = 10, HTF_ATTRIBUTES_MAX = 8, HTF_LIST_MAX = 32 };
 
 /* An attribute of TensorFlow's node, read when the kernel is created. */
 typedef struct htf_attribute {
-  char name[32];
+  char name[40];
   char kind; /* b: bool, i: int, f: float, t: type, s: text, l: list of ints, r: list of floats, w: list of texts,
               * of kernels that join no cluster */
   int count;

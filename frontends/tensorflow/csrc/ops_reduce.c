@@ -24,7 +24,7 @@ static axes read_axes(htf_node *node, htf_value x) {
       break;
     }
     if ((seen >> axis & 1) != 0) {
-      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: reduction dimension %lld occurs twice", node->kernel->row->op,
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: Axes contains duplicate dimension: %lld", node->kernel->row->op,
                (long long)axis);
     }
     seen |= 1u << axis;
@@ -127,7 +127,8 @@ void htf_reduce(htf_node *node) {
 void htf_euclidean_norm(htf_node *node) {
   htf_value x = htf_input(node, 0);
   axes over = read_axes(node, x);
-  htf_value squares = htf_call1(node, HR_FUNCTIONAL_SQUARE, x);
+  bool is_real = htf_has_failed(node) || !is_complex(x);
+  htf_value squares = htf_multiply(node, x, is_real ? x : htf_call1(node, HR_FUNCTIONAL_CONJ, x));
   htf_value sum = over.count > 0 ? reduce(node, HR_FUNCTIONAL_SUM, squares, &over) : squares;
   htf_output(node, 0, htf_call1(node, HR_FUNCTIONAL_SQRT, sum));
 }

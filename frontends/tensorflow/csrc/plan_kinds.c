@@ -115,6 +115,7 @@ static bool stays_kernel(hr__span op, const htf_row *row) {
                                          "SparseToSparse",
                                          "DenseCount",
                                          "Ragged",
+                                         "CTCLoss",
                                          "Segment",
                                          "SparseSegment"};
   bool stays = strstr(row->attributes, "seed2:") != NULL;

@@ -36,13 +36,29 @@ def united(places):
         set2_shape=dims, set_operation="union")  # fmt: skip
 
 
+def ctc_loss(labels, times, place=0, **attributes):
+    places = np.array([(place, i) for i in range(len(labels))], "int64").reshape(-1, 2)
+    return tf.raw_ops.CTCLossV2(
+        inputs=np.ones((3, 1, 4), "float32"), labels_indices=places, labels_values=np.array(labels, "int32"),
+        sequence_length=np.array(times, "int32"), **attributes)  # fmt: skip
+
+
 BAD = {
+    "ctc labels": (lambda: ctc_loss([2, 2], [2]), r"Not enough time .*required: 3, available: 2"),
+    "ctc blank": (lambda: ctc_loss([0], [3]), "label 0 is 0, expected 1 to 3"),
+    "ctc class": (lambda: ctc_loss([4], [3]), "label 0 is 4, expected 1 to 3"),
+    "ctc place": (lambda: ctc_loss([1], [3], 1), "labels batch index must be between 0 and 1 but saw: 1"),
+    "ctc times": (lambda: ctc_loss([1], [4]), "sequence_length.0. <= 3, it is 4"),
+    "ctc batch": (lambda: ctc_loss([1], [3, 3]), "batch_size. len.sequence_length.:  2 batch_size: 1"),
+    "ctc attribute": (lambda: ctc_loss([1], [3], ctc_merge_repeated=False), "the default of each attribute"),
+    "ragged rows": (lambda: tf.raw_ops.RaggedFillEmptyRows(value_rowids=[[1]], values=ONES[0], nrows=3, default_value=1.0),
+                    "value_rowids must be a vector"),
     "matmul": (lambda: tf.matmul(ONES, ONES), r"size-incompatible: In.0.: .2,3., In.1.: .2,3.: 3 columns, 2 rows"),
     "matmul of vectors": (lambda: tf.raw_ops.MatMul(a=ONES[0], b=ONES), "must be matrices"),
     "add": (lambda: tf.raw_ops.AddV2(x=ONES, y=np.ones((2, 4), "float32")), "is 4, expected 1 or 3"),
     "bias": (lambda: tf.nn.bias_add(ONES, np.ones(4, "float32")), "one dim of 3 elements"),
     "axis": (lambda: tf.reduce_sum(tf.constant(ONES), axis=2), "invalid reduction dimension 2"),
-    "axis twice": (lambda: tf.raw_ops.Sum(input=ONES, axis=[0, -2]), "occurs twice"),
+    "axis twice": (lambda: tf.raw_ops.Sum(input=ONES, axis=[0, -2]), "Axes contains duplicate dimension: 0"),
     "argmax": (lambda: tf.raw_ops.ArgMax(input=ONES, dimension=5), "out of range"),
     "concat": (lambda: tf.concat([ONES, np.ones((2, 4), "float32")], 0), "3.*4|4.*3"),
     "slice": (lambda: tf.slice(ONES, [1, 0], [2, 3]), "leave dim 0"),

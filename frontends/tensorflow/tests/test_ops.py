@@ -790,7 +790,8 @@ def _(rng, dtype):
 
 
 # The result of the first is in the host's memory, that of the second undefined; others have no kernel of the CPU.
-ELSEWHERE = {"StatelessRandomGetAlg", "Empty", "FFTND", "IFFTND", "RFFTND", "IRFFTND"}
+ELSEWHERE = {"StatelessRandomGetAlg", "Empty", "FFTND", "IFFTND", "RFFTND", "IRFFTND",
+             "CTCLossV2"}  # fmt: skip
 EXACT = {"StatelessRandomUniformV2", "StatelessRandomUniform", "StatelessTruncatedNormal",
          "StatelessTruncatedNormalV2"}  # fmt: skip
 
@@ -1148,3 +1149,41 @@ def test_betainc_of_large_parameters():
         x = [(a + np.sqrt(a * b / (a + b))) / (a + b) for a in (below, above)]
         values = betainc([below, above], b, x)
         np.testing.assert_allclose(values[0], values[1], 1e-8)
+
+
+def ctc_arguments(labels, lengths):
+    places = np.array([(b, i) for b, row in enumerate(labels) for i in range(len(row))], "int64").reshape(-1, 2)
+    return {"labels_indices": places, "labels_values": np.array([x for row in labels for x in row], "int32"),
+            "sequence_length": np.array(lengths, "int32")}  # fmt: skip
+
+
+def ctc_loss(logits, arguments):
+    with tf.device("HEADRACE"):
+        loss, gradient = tf.raw_ops.CTCLossV2(inputs=logits, **arguments)
+    return loss.numpy(), gradient.numpy()
+
+
+@pytest.mark.parametrize(("times", "classes", "labels", "lengths"), [
+    (6, 4, [[1, 2, 1], [2, 2], [3], [3]], [6, 5, 4, 1]), (1, 2, [[1]], [1]), (9, 3, [[1, 1, 1, 1, 1]], [9]),
+    (7, 9, [[8, 3, 8, 8], [1, 2, 3, 4, 5, 6, 7]], [5, 7]), (40, 12, [list(range(1, 12)) * 2, [5]], [40, 33])])  # fmt: skip
+def test_ctc_loss(times, classes, labels, lengths):
+    """The kernel of the CPU has its blank behind the other classes."""
+    logits = 4 * numbers(generator("ctc", times), (times, len(labels), classes), tf.float32)
+    arguments = ctc_arguments(labels, lengths)
+    with tf.device("CPU"):
+        moved = arguments | {"labels_values": arguments["labels_values"] - 1}
+        want, gradient = tf.raw_ops.CTCLoss(inputs=np.roll(logits, -1, 2), **moved)
+    loss, have = ctc_loss(logits, arguments)
+    np.testing.assert_allclose(loss, want.numpy(), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(have, np.roll(gradient.numpy(), 1, 2), rtol=2e-4, atol=2e-4)  # the other one computes in f32
+
+
+@pytest.mark.parametrize(("times", "classes", "lengths"), [(5, 3, [5, 0, 2]), (4, 1, [4]), (0, 3, [0]), (3, 2, [])])
+def test_ctc_loss_without_labels(times, classes, lengths):
+    """All is blank, which TensorFlow's CPU device refuses."""
+    logits = numbers(generator("ctc", times), (times, len(lengths), classes), tf.float32)
+    shares = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
+    is_used = np.arange(times)[:, None] < np.array(lengths, int)
+    loss, gradient = ctc_loss(logits, ctc_arguments([[] for _ in lengths], lengths))
+    np.testing.assert_allclose(loss, -(np.log(shares[:, :, 0]) * is_used).sum(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient, (shares - np.eye(classes)[0]) * is_used[:, :, None], atol=1e-6)
