@@ -8,7 +8,8 @@ interrupted run goes on. The rate is the share of the cases that pass on the CPU
 on the device fails, unless --fallback says "allow".
 
 --again runs files on Headrace that have results, --failed their failed cases alone. --errors counts the first lines of
-failures, --cases lists failed cases. --table writes docs/keras-tests.md from all results.
+failures, --cases lists failed cases. --table writes docs/keras-tests.md from all results; with --more they are added to
+those of the page.
 
 The exit status is 1 if a case fails that passes on the CPU device and that expected_failures.txt does not have, or if
 one of these passes. --write writes that file.
@@ -87,6 +88,7 @@ def run_file(folder, name, platform, options, only, show):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_options(parser, ROOT / "build/keras-suite", "docs/keras-tests.md")
+    folder_table.add_option(parser)
     add = parser.add_argument
     add("--only", nargs="*", help="folders or files in keras/src, as losses or layers/core/dense_test.py")
     add("--fallback", choices=["error", "warn", "allow"], default="error", help="HEADRACE_FALLBACK (%(default)s)")
@@ -97,7 +99,7 @@ def main():
     options = parse()
     folder = source()
     names, every = pairs.test_files(folder, options.only), len(pairs.test_files(folder, None))
-    write_page = functools.partial(folder_table.write_page, ROOT / "docs/keras-tests.md", PAGE_HEAD)
+    write_page = functools.partial(folder_table.write_page, ROOT / "docs/keras-tests.md", PAGE_HEAD, is_more=options.more)
     suite = pairs.Suite("Keras' tests", EXPECTED, functools.partial(run_file, folder), write_page)
     return pairs.run_all(suite, names, every, options)
 

@@ -1,13 +1,18 @@
 """A page with the shares of passed cases by folder, from results of a framework's own tests.
 
 A folder that has results of fewer files than the page keeps its row there: as many cases as then pass on the CPU
-device, and the failures are those of expected_failures.txt. So results of some files suffice for a new page.
+device, and the failures are those of expected_failures.txt. So results of some files suffice for a new page. With
+--more the results are of files that the page lacks: they are added to its rows.
 """
 
 import collections
 import re
 
 import results
+
+
+def add_option(parser):
+    parser.add_argument("--more", action="store_true", help="with --table and --write: adds files that the page lacks")
 
 
 def folder_of(case):
@@ -39,12 +44,17 @@ def failed_rows(pairs, expected, kept):
     return [f"| {case} | {reason.replace('|', ' ')} |" for case, reason in sorted(reasons.items())]
 
 
-def write_page(page, head, pairs, expected, files):
+def kept_rows(rows, old, is_more):
+    """The old rows of folders that have fewer files in `rows`; with is_more all old ones, with the new files and cases."""
+    if not is_more:
+        return {folder: row for folder, row in old.items() if rows.get(folder, [0])[0] < row[0]}
+    return {folder: [files + rows[folder][0], cases + rows[folder][1], bad] for folder, (files, cases, bad) in old.items()}
+
+
+def write_page(page, head, pairs, expected, files, is_more=False):
     """The page for (result of Headrace, result of the CPU device) of files."""
-    rows, kept = new_rows(pairs), {}
-    for folder, row in old_rows(page, expected).items():
-        if rows.get(folder, [0])[0] < row[0]:
-            kept[folder] = row
+    rows = new_rows(pairs)
+    kept = kept_rows(rows, old_rows(page, expected), is_more)
     rows |= kept
     compared, count, failed = (sum(row[i] for row in rows.values()) for i in range(3))
     share = (count - failed) / max(count, 1)

@@ -12,7 +12,8 @@ CPU device. An operation that TensorFlow has on GPUs and that has no kernel on t
 Names of GPUs mean HEADRACE (device_names.py). Cases that leave themselves out if there is a GPU run again without.
 
 --again runs files on Headrace that have results, --failed their failed cases alone. --errors counts the first lines of
-failures, --cases lists failed cases. --table writes docs/tensorflow-tests.md from all results.
+failures, --cases lists failed cases. --table writes docs/tensorflow-tests.md from all results; with --more they are added
+to those of the page.
 
 The exit status is 1 if a case fails that passes on the CPU device and that expected_failures.txt does not have, or if
 one of these passes. --write writes that file.
@@ -99,6 +100,7 @@ def run_left_out(folder, pair, options, store):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     results.add_options(parser, ROOT / "build/tf-suite", "docs/tensorflow-tests.md")
+    folder_table.add_option(parser)
     add = parser.add_argument
     add("--only", nargs="*", help="folders or files, as math_ops or nn_ops/relu_op_test.py")
     add("--fallback", choices=["error", "warn", "allow"], default="error", help="HEADRACE_FALLBACK (%(default)s)")
@@ -116,7 +118,7 @@ def main():
     if not folder.is_dir():
         sys.exit(f"HEADRACE_TF_SOURCE: {source} has no tensorflow/python/kernel_tests")
     names, every = (pairs.test_files(folder, only, FOLDERS) for only in (options.only, None))
-    write_page = functools.partial(folder_table.write_page, ROOT / "docs/tensorflow-tests.md", PAGE_HEAD)
+    write_page = functools.partial(folder_table.write_page, ROOT / "docs/tensorflow-tests.md", PAGE_HEAD, is_more=options.more)
     run, finish = functools.partial(run_file, folder), functools.partial(run_left_out, folder)
     suite = pairs.Suite("TensorFlow's tests of kernels", EXPECTED, run, write_page, finish)
     return pairs.run_all(suite, names, len(every), options)
