@@ -1,5 +1,6 @@
 /* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions request no XLA
- * (jit.py), calls of functions are shorter (calls.py), and tensors are copied through copies.c (copies.py).
+ * (jit.py), calls of functions are shorter (calls.py), tensors are copied through copies.c (copies.py), and eager steps
+ * of Keras are functions (eager_keras.py).
  *
  * A process without Python needs none of them. Without the package there is one warning.
  */
@@ -18,6 +19,7 @@ static const char run_modules[] =
     "        ('jit', 'ignore_jit_compile', (), 'functions that ask for XLA fail'),\n"
     "        ('copies', 'copy_directly', (%llu, %llu), 'tensors are copied through threads of TensorFlow'),\n"
     "        ('calls', 'shorten_calls', (%llu, %llu), 'calls of functions take longer'),\n"
+    "        ('eager_keras', 'shorten_keras', (), 'eager steps of Keras take longer'),\n"
     "    )\n"
     "    if package is None:\n"
     "        without = ', '.join(change[-1] for change in changes)\n"
