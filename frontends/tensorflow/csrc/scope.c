@@ -80,6 +80,12 @@ static void sweep(htf_node *node, const htf_body_loop *loop, htf_chunk *mark, co
   free(tensors);
 }
 
+/* True for the nodes of the values that leave the loop. They may be behind its condition, if these values come from
+ * others that are late. */
+static bool is_state(const htf_body_node *node) {
+  return strcmp(node->kernel->row->op, "Merge") == 0 || strcmp(node->kernel->row->op, "Enter") == 0;
+}
+
 /* Passes over the nodes of a loop until its condition is false. Nodes that don't depend on the iteration are recorded
  * once. */
 static void walk_loop(htf_node *node, const htf_body_loop *loop) {
@@ -93,13 +99,13 @@ static void walk_loop(htf_node *node, const htf_body_loop *loop) {
     if (sweeps && scope->iteration % SWEEP_INTERVAL == SWEEP_INTERVAL - 1) {
       sweep(node, loop, mark, host_mark);
     }
-    for (int i = loop->first; i < loop->first + loop->count && goes_on && !htf_has_failed(node); ++i) {
+    for (int i = loop->first; i < loop->first + loop->count && !htf_has_failed(node); ++i) {
       const htf_body_node *current = &scope->body->nodes[i];
-      if (scope->iteration > 0 && current->is_invariant) {
+      if ((scope->iteration > 0 && current->is_invariant) || (!goes_on && !is_state(current))) {
         continue;
       }
       walk_node(node, i);
-      goes_on = !current->is_condition || scope->goes_on;
+      goes_on = goes_on && (!current->is_condition || scope->goes_on);
     }
     scope->passed += loop->count;
     scope->is_too_long = goes_on && scope->passed_most > 0 && scope->passed > scope->passed_most;

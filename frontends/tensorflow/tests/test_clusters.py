@@ -679,6 +679,40 @@ def chain(x):
     return y, z, rows.stack(), tf.fill([i], y[0]), i
 
 
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_values_of_a_loop_that_come_late(steps):
+    """The merges of such values are behind the condition: they count after the last pass, too, and before the first."""
+
+    def two_loops(x, y):
+        late = tf.sin(tf.sin(y) + 1) + 1
+        _, a, b = tf.while_loop(lambda i, *_: i < steps, lambda i, a, b: (i + 1, a + 1, b * 2), (0, x, late))
+        _, c, d = tf.while_loop(lambda i, *_: i < steps, lambda i, c, d: (i + 1, c + d, d + a), (0, b, x))
+        return a, b, c, d
+
+    check_bits(two_loops, numbers(3), numbers(3, seed=1))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_third_gradient_of_a_loop(steps):
+    def gradient(function):
+        def call(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = function(x)
+            return tape.gradient(y, x)
+
+        return tf.function(call)
+
+    def loop(x):
+        return tf.while_loop(lambda i, _: i < steps, lambda i, x: (i + 1, tf.cos(x)), (0, x))[1]
+
+    def third(uses_clusters):
+        headrace_tensorflow.use_clusters(uses_clusters)
+        return tf.function(gradient(gradient(gradient(loop))))(tf.constant(1.25)).numpy()
+
+    np.testing.assert_allclose(third(True), third(False), rtol=1e-6, atol=1e-6)
+
+
 def test_loops_of_known_length_are_inside():
     check_bits(chain, numbers(5, 7))
     check_bits(lambda x: tf.while_loop(lambda i, _: i < 0, lambda i, x: (i + 1, x * 2), (0, x)), numbers(3))
