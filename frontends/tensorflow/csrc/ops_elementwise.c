@@ -8,8 +8,28 @@ void htf_unary(htf_node *node) {
   htf_output(node, 0, htf_call1(node, node->function, htf_input(node, 0)));
 }
 
+static bool do_broadcast(htf_value x, htf_value y) {
+  bool fit = true;
+  for (int d = 1; d <= x->rank && d <= y->rank; ++d) {
+    int64_t a = x->dims[x->rank - d], b = y->dims[y->rank - d];
+    fit = fit && (a == b || a == 1 || b == 1);
+  }
+  return fit;
+}
+
+/* Reads both inputs, of which the dims must fit. */
+static void read_operands(htf_node *node, htf_value *out_x, htf_value *out_y) {
+  htf_value x = *out_x = htf_input(node, 0), y = *out_y = htf_input(node, 1);
+  if (!htf_has_failed(node) && !do_broadcast(x, y)) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
+             htf_text_of_dims(x->rank, x->dims).text, htf_text_of_dims(y->rank, y->dims).text);
+  }
+}
+
 void htf_binary(htf_node *node) {
-  htf_output(node, 0, htf_call2(node, node->function, htf_input(node, 0), htf_input(node, 1)));
+  htf_value x, y;
+  read_operands(node, &x, &y);
+  htf_output(node, 0, htf_call2(node, node->function, x, y));
 }
 
 static htf_value greater(htf_node *node, htf_value x, double bound) {
@@ -34,20 +54,24 @@ static htf_value conjugate(htf_node *node, htf_value x) {
 
 /* 0 if y is 0, else x / y, or x * y. */
 void htf_no_nan(htf_node *node) {
-  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  htf_value x, y;
+  read_operands(node, &x, &y);
   htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, y, zero(node));
   htf_output(node, 0, htf_where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
 }
 
 /* 0 if x is 0, whatever y is, NaN included. */
 void htf_zero_first(htf_node *node) {
-  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
+  htf_value x, y;
+  read_operands(node, &x, &y);
   htf_value is_zero = htf_call2(node, HR_FUNCTIONAL_EQUAL, x, zero(node));
   htf_output(node, 0, htf_where(node, is_zero, zero(node), htf_call2(node, node->function, x, y)));
 }
 
 void htf_squared_difference(htf_node *node) {
-  htf_value difference = htf_subtract(node, htf_input(node, 0), htf_input(node, 1));
+  htf_value x, y;
+  read_operands(node, &x, &y);
+  htf_value difference = htf_subtract(node, x, y);
   htf_output(node, 0, htf_multiply(node, conjugate(node, difference), difference));
 }
 
@@ -191,14 +215,8 @@ void htf_bias_add_grad(htf_node *node) {
 
 /* Values of dims that do not broadcast are unequal, if the node wants no error. */
 void htf_equality(htf_node *node) {
-  htf_value x = htf_input(node, 0), y = htf_input(node, 1);
-  bool broadcasts = true;
-  for (int d = 1; d <= x->rank && d <= y->rank; ++d) {
-    int64_t a = x->dims[x->rank - d], b = y->dims[y->rank - d];
-    broadcasts = broadcasts && (a == b || a == 1 || b == 1);
-  }
-  if (broadcasts || htf_flag(node, "incompatible_shape_error")) {
-    htf_output(node, 0, htf_call2(node, node->function, x, y));
+  if (htf_flag(node, "incompatible_shape_error") || do_broadcast(htf_input(node, 0), htf_input(node, 1))) {
+    htf_binary(node);
     return;
   }
   htf_value answer = htf_number_of(node, hr_scalar_bool(node->function == HR_FUNCTIONAL_NOT_EQUAL));

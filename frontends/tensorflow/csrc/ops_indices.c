@@ -558,7 +558,9 @@ static htf_value place_diagonals(htf_node *node, const band *b, htf_value diagon
 static int batches_of(htf_node *node, const band *b, htf_value diagonals) {
   int batch = diagonals->rank - (b->low == b->high ? 1 : 2);
   bool has_dims = batch >= 0 && (b->low == b->high || diagonals->dims[batch] == b->high - b->low + 1);
-  if (!htf_has_failed(node) && !has_dims) {
+  if (!htf_has_failed(node) && diagonals->rank == 0) {
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "diagonal must be at least 1-dim, received shape: []");
+  } else if (!htf_has_failed(node) && !has_dims) {
     htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the number of diagonals is not that of %lld to %lld",
              node->kernel->row->op, (long long)b->low, (long long)b->high);
   }
@@ -649,8 +651,9 @@ static void replace_diagonals(htf_node *node, band b) {
   int batch = batches_of(node, &b, diagonals);
   if (!htf_has_failed(node) && (batch != x->rank - 2 || diagonals->dims[diagonals->rank - 1] != b.length ||
                                 memcmp(diagonals->dims, x->dims, sizeof *x->dims * (size_t)batch) != 0)) {
-    htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s: the diagonals' dims do not fit the matrices",
-             node->kernel->row->op);
+    htf_fail(node, HR_STATUS_INVALID_ARGUMENT,
+             "first dimensions of diagonal don't match the first dims of input: %s, input %s",
+             htf_text_of_dims(diagonals->rank, diagonals->dims).text, htf_text_of_dims(x->rank, x->dims).text);
   }
   if (!htf_has_failed(node)) {
     htf_output(node, 0, hr_tensor_count(x) == 0 ? x : place_diagonals(node, &b, diagonals, batch, x));
