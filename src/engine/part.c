@@ -449,7 +449,9 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
     follow_others(stream, part, params, results);
   }
   hr_mutex_lock(&stream->mutex);
+  hr__policy_call_begins(&stream->policy, stream->pending.records.count, stream->pending.pending_bytes);
   status = append(stream, part, params, results, arguments);
+  hr__policy_call_ends(&stream->policy);
   if (status != HR_OK) {
     hr_mutex_unlock(&stream->mutex);
     return status;
@@ -461,11 +463,7 @@ hr_status hr_part_run(hr_stream *stream, const hr_part *part, hr_buffer *const *
   if (hr__stream_has_others(stream)) {
     note_writes(stream, part, params, results);
   }
-  if (__builtin_expect(!hr__policy_keeps_part(&stream->policy, stream->pending.records.count), 0)) {
-    const hr_event event = hr__stream_event(stream, HR_EVENT_PART_APPENDED);
-    hr__stream_set_error(stream, hr__stream_notify(stream, &event)); /* while the caller returns */
-  }
-  return hr__stream_settle(stream, (int64_t)part->part.records.count);
+  return hr__stream_settle_part(stream, (int64_t)part->part.records.count); /* while the caller returns */
 }
 
 void hr_part_submit_early(hr_stream *stream, const hr_part *part) {

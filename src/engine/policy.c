@@ -32,15 +32,25 @@ static hr_decision after_record(const hr_policy *policy, const hr_event *event) 
   return is_full && policy->calls == 0 ? commit(HR_CUT, HR_COMMIT_LIMIT) : keep;
 }
 
-static hr_decision after_part(const hr_policy *policy, const hr_event *event) {
-  bool begins = event->mode == HR_MODE_FUSE && policy->calls == 0 && !hr__policy_keeps_part(policy, event->records);
+/* A part or call that exceeds a limit by itself is not cut: its end is as good a place in each iteration of a loop. */
+static bool exceeds_alone(const hr_policy *policy, const hr_event *event) {
+  bool is_full = event->records >= policy->call_records + policy->records_max ||
+                 event->bytes - policy->call_bytes >= policy->bytes_max;
+  return is_full && event->mode == HR_MODE_FUSE && policy->calls == 0;
+}
+
+static hr_decision begin_awaited(const hr_policy *policy, const hr_event *event) {
+  bool begins = event->mode == HR_MODE_FUSE && policy->calls == 0 && hr__policy_is_awaited(policy, event->records);
   return begins ? (hr_decision){.action = HR_BEGIN} : keep;
 }
 
-/* A call that exceeds the limit alone is not cut: its end is as good a place in each iteration of a loop. A device
- * beside the host begins a long one while the caller prepares its results. */
+static hr_decision after_part(const hr_policy *policy, const hr_event *event) {
+  return exceeds_alone(policy, event) ? commit(SIZE_MAX, HR_COMMIT_LIMIT) : begin_awaited(policy, event);
+}
+
+/* A device beside the host begins a long call while the caller prepares its results. */
 static hr_decision call_ends(const hr_policy *policy, const hr_event *event) {
-  if (policy->calls == 0 && event->bytes - policy->call_bytes >= policy->bytes_max) {
+  if (exceeds_alone(policy, event)) {
     return commit(SIZE_MAX, HR_COMMIT_LIMIT);
   }
   hr_decision decision = after_record(policy, event);
@@ -48,7 +58,7 @@ static hr_decision call_ends(const hr_policy *policy, const hr_event *event) {
     decision = commit(SIZE_MAX, HR_COMMIT_LIMIT);
     decision.runs_here = true;
   }
-  return decision.action == HR_KEEP ? after_part(policy, event) : decision;
+  return decision.action == HR_KEEP ? begin_awaited(policy, event) : decision;
 }
 
 /* Commits early for the first part since a wait, or for a long list: the device may be idle. */
@@ -158,8 +168,11 @@ void hr__policy_paused(hr_policy *policy, int64_t operations) {
   policy->paused_at = operations;
 }
 
-void hr__policy_call_begins(hr_policy *policy, int64_t bytes) {
-  policy->call_bytes = policy->calls++ == 0 ? bytes : policy->call_bytes;
+void hr__policy_call_begins(hr_policy *policy, size_t records, int64_t bytes) {
+  if (policy->calls++ == 0) {
+    policy->call_records = records;
+    policy->call_bytes = bytes;
+  }
 }
 
 void hr__policy_call_ends(hr_policy *policy) {

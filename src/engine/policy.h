@@ -4,10 +4,11 @@
  *   a record is about to be appended     fuse mode: commit all early before a large operation, if much is pending
  *   records have been appended           strict, eager: commit all
  *                                        fuse: commit up to the cut while the list is at its limit
- *   a part's records have been appended  begin all early if it matches a program that the host often waits for
+ *   a part's records have been appended  commit all if the part is at the limit by itself; begin all early if they are a
+ *                                        program that the host often waits for
  *   the caller has left a part           commit early, without the part's large last result
- *   a call ends (a hint)                 the limit's rule; commit all if the device works beside the host and much is
- *                                        pending; begin all early as after a part
+ *   a call ends (a hint)                 the limit's rules for parts and records; commit all if the device works beside
+ *                                        the host and much is pending; begin all early as after a part
  *   a pass begins (a hint)               commit all if the device works beside the host
  *   functions are due (a hint)           commit all if others wait for a pending function
  *   the host may have paused (a hint)    the same, if nothing was recorded since the last such hint
@@ -52,7 +53,8 @@ typedef struct hr_policy {
   size_t large_bytes;  /* a result of this size waits for its readers, so that it may be fused away */
   int64_t awaited_end; /* the operations up to the last function that others wait for; 0: it has been committed */
   int64_t paused_at;   /* the operations recorded up to the last hint of a pause */
-  int calls;           /* begun ones; and the bytes that were pending before the first of them */
+  int calls;           /* begun ones; and what was pending before the first of them */
+  size_t call_records;
   int64_t call_bytes;
   hr_awaited awaited;
 } hr_policy;
@@ -107,11 +109,15 @@ static inline bool hr__policy_keeps(const hr_policy *policy, hr_mode mode, size_
 static inline bool hr__policy_keeps_before(const hr_policy *policy, size_t records) {
   return records < policy->next_ops;
 }
-/* True if it keeps everything at HR_EVENT_PART_APPENDED. */
-static inline bool hr__policy_keeps_part(const hr_policy *policy, size_t records) {
+/* True if so many records may be the program that the host often waits for, which has not been begun. */
+static inline bool hr__policy_is_awaited(const hr_policy *policy, size_t records) {
   const hr_awaited *awaited = &policy->awaited;
-  return awaited->times == 0 || awaited->times != awaited->wanted || awaited->is_begun ||
-         awaited->record_count != records;
+  return awaited->times > 0 && awaited->times == awaited->wanted && !awaited->is_begun &&
+         awaited->record_count == records;
+}
+/* True if it keeps everything at HR_EVENT_PART_APPENDED and HR_EVENT_RECORDED. */
+static inline bool hr__policy_keeps_part(const hr_policy *policy, hr_mode mode, size_t records, int64_t bytes) {
+  return hr__policy_keeps(policy, mode, records, bytes) && !hr__policy_is_awaited(policy, records);
 }
 
 /* A decision to commit early has been carried out. */
@@ -125,8 +131,8 @@ void hr__policy_begun(hr_policy *policy);
 void hr__policy_awaits(hr_policy *policy, int64_t operations);
 /* The host may have paused, and the decision about that has been carried out. */
 void hr__policy_paused(hr_policy *policy, int64_t operations);
-/* A call begins or ends, while so many bytes are pending. */
-void hr__policy_call_begins(hr_policy *policy, int64_t bytes);
+/* A call or part begins or ends, while so many records are pending, with so many bytes of results. */
+void hr__policy_call_begins(hr_policy *policy, size_t records, int64_t bytes);
 void hr__policy_call_ends(hr_policy *policy);
 /* The host has committed everything in order to wait. */
 void hr__policy_waited(hr_policy *policy);

@@ -30,7 +30,7 @@ static const hr_policy calling = {
 static const hr_policy outer = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = FIRST, .next_ops = FIRST, .calls = 1};
 static const hr_policy called = {
-    .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .call_bytes = 100};
+    .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .call_records = 10, .call_bytes = 100};
 static const hr_policy awaited = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .awaited_end = 20, .paused_at = 30};
 
@@ -88,6 +88,16 @@ static const struct {
     {"another number of records", &awaiting, {.kind = HR_EVENT_PART_APPENDED, .records = 11}, KEEP},
     {"it has been begun", &begun, {.kind = HR_EVENT_PART_APPENDED, .records = 10}, KEEP},
     {"not in eager mode", &awaiting, {HR_EVENT_PART_APPENDED, HR_MODE_EAGER, 10}, KEEP},
+    {"a part of as many records as the limit",
+     &called,
+     {.kind = HR_EVENT_PART_APPENDED, .records = MAX + 10},
+     COMMIT(ALL, LIMIT)},
+    {"a part that reaches it with others", &called, {.kind = HR_EVENT_PART_APPENDED, .records = MAX + 9}, KEEP},
+    {"a part with as many bytes as the limit",
+     &called,
+     {.kind = HR_EVENT_PART_APPENDED, .records = 20, .bytes = 1100},
+     COMMIT(ALL, LIMIT)},
+    {"a part inside of a call", &calling, {.kind = HR_EVENT_PART_APPENDED, .records = MAX, .bytes = 2000}, KEEP},
     /* calls */
     {"a call has not ended", &calling, RECORDED(MAX, 2000), KEEP},
     {"nor another one", &calling, {.kind = HR_EVENT_CALL_ENDS, .records = MAX, .bytes = 2000}, KEEP},
@@ -95,6 +105,10 @@ static const struct {
     {"a call that alone exceeds the limit",
      &called,
      {.kind = HR_EVENT_CALL_ENDS, .records = 10, .bytes = 1100},
+     COMMIT(ALL, LIMIT)},
+    {"a call of as many records as the limit",
+     &called,
+     {.kind = HR_EVENT_CALL_ENDS, .records = MAX + 10},
      COMMIT(ALL, LIMIT)},
     {"a call that exceeds it with others",
      &called,
@@ -198,7 +212,7 @@ HR_TEST(short_cuts_agree_with_the_decision) {
         HR_ASSERT(!hr__policy_keeps_before(policies[i], records) ||
                   hr__policy_decide(policies[i], &event).action == HR_KEEP);
         event.kind = HR_EVENT_PART_APPENDED;
-        HR_ASSERT(!hr__policy_keeps_part(policies[i], records) ||
+        HR_ASSERT(!hr__policy_keeps_part(policies[i], event.mode, records, event.bytes) ||
                   hr__policy_decide(policies[i], &event).action == HR_KEEP);
       }
     }

@@ -105,6 +105,8 @@ bool hr__stream_run_short(hr_stream *stream);
 /* Called after `count` new records with the stream locked: commits if the mode or a limit requires it, and unlocks the
  * stream. */
 HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
+/* The same after a part, which may also be a program that the host often waits for. */
+HR_MUST_USE hr_status hr__stream_settle_part(hr_stream *stream, int64_t count);
 /* Handles a record whose buffer is invalid with `status`. If that failure, or another one, was not reported yet, this
  * is the report: all pending records belong to the work that the failure ended, and are dropped. Returns the status to
  * report. */

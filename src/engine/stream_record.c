@@ -95,6 +95,14 @@ static bool keeps(const hr_stream *stream) {
                           stream->pending.pending_bytes);
 }
 
+static inline void count_records(hr_stream *stream, int64_t count) {
+  stream->stats.operations += count;
+  int recorded = hr__recorded(stream->device);
+  if (__builtin_expect(recorded != 0, 0)) {
+    hr__records_mark(&stream->pending, (size_t)count, recorded);
+  }
+}
+
 /* Part of hr__stream_settle: a mode or a limit requires a commit. */
 static hr_status settle_what_is_due(hr_stream *stream) {
   if (hr_stream_mode(stream) == HR_MODE_STRICT) {
@@ -108,12 +116,21 @@ static hr_status settle_what_is_due(hr_stream *stream) {
 }
 
 hr_status hr__stream_settle(hr_stream *stream, int64_t count) {
-  stream->stats.operations += count;
-  int recorded = hr__recorded(stream->device);
-  if (__builtin_expect(recorded != 0, 0)) {
-    hr__records_mark(&stream->pending, (size_t)count, recorded);
-  }
+  count_records(stream, count);
   if (__builtin_expect(!keeps(stream), 0)) {
+    return settle_what_is_due(stream);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return HR_OK;
+}
+
+hr_status hr__stream_settle_part(hr_stream *stream, int64_t count) {
+  count_records(stream, count);
+  const hr_trace *pending = &stream->pending;
+  if (__builtin_expect(!hr__policy_keeps_part(&stream->policy, hr_stream_mode(stream), pending->records.count,
+                                              pending->pending_bytes),
+                       0)) {
+    hr__stream_notify_of(stream, HR_EVENT_PART_APPENDED);
     return settle_what_is_due(stream);
   }
   hr_mutex_unlock(&stream->mutex);

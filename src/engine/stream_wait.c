@@ -66,7 +66,7 @@ void hr_stream_hint(hr_stream *stream, hr_hint hint) {
       hr__policy_paused(&stream->policy, operations_of(stream));
       break;
     case HR_HINT_CALL_BEGINS:
-      hr__policy_call_begins(&stream->policy, stream->pending.pending_bytes);
+      hr__policy_call_begins(&stream->policy, stream->pending.records.count, stream->pending.pending_bytes);
       break;
     case HR_HINT_CALL_ENDS:
       hr__policy_call_ends(&stream->policy);

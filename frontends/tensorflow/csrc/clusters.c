@@ -208,20 +208,15 @@ static hr_status append_node(hr_text *text, const htf_plan *plan, int node) {
   return status;
 }
 
-/* A preserved node of a cluster keeps its name: a node that does nothing behind the cluster. */
+/* A preserved node of a cluster keeps its name: a node that does nothing behind the cluster. Functions preserve nodes for
+ * their controls alone; their results are nodes of their own. */
 static void append_rest(hr_text *text, const htf_plan *plan, int node) {
   const htf_node_def *def = &plan->graph->nodes[node];
-  bool has_result = plan->nodes[node].output_count == 1;
   size_t message = hr_protobuf_begin(text, HTF_GRAPH_NODE);
   htf_append_bytes(text, HTF_NODE_NAME, def->name);
-  hr_protobuf_string(text, HTF_NODE_OP, has_result ? "Identity" : "NoOp");
-  append_input(text, plan, (htf_edge){node, has_result ? 0 : -1});
+  hr_protobuf_string(text, HTF_NODE_OP, "NoOp");
+  append_input(text, plan, (htf_edge){node, -1});
   htf_append_bytes(text, HTF_NODE_DEVICE, def->device);
-  if (has_result) {
-    size_t value, entry = begin_attribute(text, "T", &value);
-    hr_protobuf_int(text, VALUE_TYPE, (uint64_t)plan->types[plan->nodes[node].output_types]);
-    end_attribute(text, entry, value);
-  }
   hr_protobuf_end(text, message);
 }
 
@@ -345,7 +340,7 @@ static hr_status append_nodes(hr_text *text, htf_plan *plan) {
     const htf_plan_node *node = &plan->nodes[i];
     if (node->kind == HTF_MEMBER && node->is_preserved) {
       append_rest(text, plan, i);
-    } else if (node->kind == HTF_OTHER || (node->kind == HTF_PURE && (node->is_kept || node->is_preserved))) {
+    } else if (htf_stays_outside(node)) {
       HR_RETURN_IF_ERROR(check_size(plan->graph->nodes[i].message.size));
       HR_RETURN_IF_ERROR(append_node(text, plan, i));
     }

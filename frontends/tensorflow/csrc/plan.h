@@ -39,6 +39,10 @@ typedef struct htf_plan_node {
   int output_count;
 } htf_plan_node;
 
+static inline bool htf_stays_outside(const htf_plan_node *node) {
+  return node->kind == HTF_OTHER || (node->kind == HTF_PURE && (node->is_kept || node->is_preserved));
+}
+
 typedef struct htf_plan_cluster {
   htf_edge *inputs, *variables;
   int input_count, variable_count;

@@ -205,7 +205,7 @@ static bool has_inputs(const htf_plan *plan, int node, bool is_view) {
 
 static bool has_outputs(const htf_plan *plan, int node) {
   const htf_plan_node *planned = &plan->nodes[node];
-  bool has_all = !planned->is_preserved || planned->output_count <= 1;
+  bool has_all = true;
   for (int i = 0; i < planned->output_count && has_all; ++i) {
     int type = plan->types[planned->output_types + i];
     has_all = htf_dtype_of(type) != HR_DTYPE_NONE || (type == TF_VARIANT && htf_has_loops(&plan->loops));

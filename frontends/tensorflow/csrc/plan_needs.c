@@ -87,12 +87,7 @@ bool htf_plan_add_outside(htf_plan *plan) {
     int node = plan->order[place];
     const htf_plan_node *planned = &plan->nodes[node];
     const htf_node_def *def = &plan->graph->nodes[node];
-    if (planned->kind == HTF_MEMBER) {
-      bool has_result = planned->is_preserved && planned->output_count == 1;
-      has_memory = !has_result || add_result(plan, (htf_edge){node, 0});
-      continue;
-    }
-    bool stays = planned->kind == HTF_OTHER || planned->is_kept || planned->is_preserved;
+    bool stays = htf_stays_outside(planned);
     for (int i = 0; i < def->input_count && stays && has_memory; ++i) {
       htf_plan_node *input = &plan->nodes[def->inputs[i].node];
       input->is_kept = true;

@@ -783,6 +783,22 @@ def test_loops_of_functions_that_ask_for_xla():
     assert model.jit_compile and gained["nodes"] > 500 and gained["runs"] < 10
 
 
+def test_only_results_of_the_function_are_results_of_its_cluster():
+    """Functions preserve their reads of variables for the order of calls; nobody uses the values."""
+    variable = tf.Variable(numbers(100))
+
+    @tf.function
+    def step(x):
+        variable.assign(tf.tanh(variable.read_value()) * x)
+        return tf.reduce_sum(variable * x)
+
+    for _ in range(2):
+        step(numbers(100)).numpy()
+    before = headrace_tensorflow.stats()["operations"]
+    step(numbers(100)).numpy()
+    assert headrace_tensorflow.stats()["operations"] - before == 5  # tanh, mul, mul, reduce_sum, copy
+
+
 @pytest.mark.parametrize("has_package", [True, False])
 def test_the_plug_in_changes_tensorflow_without_importing_its_package(has_package):
     """The import is the program's decision. A plug-in without its package warns once, and leaves the loops of xla."""
