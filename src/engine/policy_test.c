@@ -29,8 +29,12 @@ static const hr_policy calling = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .calls = 1};
 static const hr_policy outer = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = FIRST, .next_ops = FIRST, .calls = 1};
-static const hr_policy called = {
-    .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .call_records = 10, .call_bytes = 100};
+static const hr_policy called = {.records_max = MAX,
+                                 .bytes_max = 1000,
+                                 .first_ops = NEVER,
+                                 .next_ops = NEVER,
+                                 .call_records = 10,
+                                 .call_bytes = 100};
 static const hr_policy awaited = {
     .records_max = MAX, .bytes_max = 1000, .first_ops = NEVER, .next_ops = NEVER, .awaited_end = 20, .paused_at = 30};
 
