@@ -4,11 +4,13 @@
  *   a record is about to be appended     fuse mode: commit all early before a large operation, if much is pending
  *   records have been appended           strict, eager: commit all
  *                                        fuse: commit up to the cut while the list is at its limit
- *   a part's records have been appended  commit all if the part is at the limit by itself; begin all early if they are
- * a program that the host often waits for the caller has left a part           commit early, without the part's large
- * last result a call ends (a hint)                 the limit's rules for parts and records; commit all if the device
- * works beside the host and much is pending; begin all early as after a part a pass begins (a hint) commit all if the
- * device works beside the host functions are due (a hint)           commit all if others wait for a pending function
+ *   a part's records have been appended  commit all if the part is at the limit by itself; begin all early if they
+ *                                        are a program that the host often waits for
+ *   the caller has left a part           commit early, without the part's large last result
+ *   a call ends (a hint)                 the limit's rules for parts and records; commit all if the device works
+ *                                        beside the host and much is pending; begin all early as after a part
+ *   a pass begins (a hint)               commit all if the device works beside the host
+ *   functions are due (a hint)           commit all if others wait for a pending function
  *   the host may have paused (a hint)    the same, if nothing was recorded since the last such hint
  *   the mode becomes eager or strict     commit all
  *   a request; memory is short; a wait   commit all

@@ -208,8 +208,8 @@ static hr_status append_node(hr_text *text, const htf_plan *plan, int node) {
   return status;
 }
 
-/* A preserved node of a cluster keeps its name: a node that does nothing behind the cluster. Functions preserve nodes for
- * their controls alone; their results are nodes of their own. */
+/* A preserved node of a cluster keeps its name: a node that does nothing behind the cluster. Functions preserve nodes
+ * for their controls alone; their results are nodes of their own. */
 static void append_rest(hr_text *text, const htf_plan *plan, int node) {
   const htf_node_def *def = &plan->graph->nodes[node];
   size_t message = hr_protobuf_begin(text, HTF_GRAPH_NODE);
