@@ -292,10 +292,31 @@ HR_TEST(sgemm_multiplies_few_rows_with_large_matrices) {
   }
 }
 
+/* Sums of one part and of several, and ends of vectors, panels and strips. */
+HR_TEST(sgemm_multiplies_in_panels) {
+  static const product all[] = {{0, {0}, 17, 16, 65},  {0, {0}, 2, 33, 129},   {0, {0}, 49, 384, 33},
+                                {0, {0}, 50, 385, 70}, {0, {0}, 16, 769, 130}, {0, {0}, 97, 64, 512}};
+  cases_begin(&hr__sgemm_provider);
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED_ROOM; ++a) {
+      for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+        op_case t = product_case(&hr__sgemm_provider, &all[i], HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                 MATRIX_ROOM, (a + b) % 3 == 0 ? BIAS_ABSENT : BIAS_VECTOR);
+        op_case_must_pass(&t);
+      }
+    }
+  }
+  const product batch = {1, {3}, 20, 40, 100};
+  op_case shared = product_case(&hr__sgemm_provider, &batch, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_BROADCAST_BATCH,
+                                MATRIX_DENSE, BIAS_VECTOR);
+  op_case_must_pass(&shared);
+}
+
 /* 33 columns: none is left to a thread alone. */
 HR_TEST(sgemm_gives_the_same_bits_whatever_the_number_of_threads) {
   cases_begin(&hr__sgemm_provider);
-  const product all[] = {{0, {0}, 100, 283, 33}, {0, {0}, 1025, 79, 17}, {0, {0}, 33, 160, 200}, {0, {0}, 49, 300, 47}};
+  const product all[] = {{0, {0}, 100, 283, 33}, {0, {0}, 1025, 79, 17}, {0, {0}, 33, 160, 200},
+                         {0, {0}, 49, 300, 47},  {0, {0}, 200, 500, 66}, {0, {0}, 300, 64, 270}};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED; ++b) {
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
       check_bits_of(&hr__sgemm_provider, (matrix_layout)b, &all[i], HR_DTYPE_F32);

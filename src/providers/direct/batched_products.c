@@ -30,7 +30,7 @@ static hr_status open_provider(void) {
 
 enum {
   VECTOR = HR__WIDE,
-  VECTORS = HR__DIRECT_VECTORS,
+  VECTORS = HR__PANEL_VECTORS,
   PANEL = VECTOR * VECTORS,
   STRIP = 48, /* rows whose sums are in the first cache */
   ROWS_MOST = 256,
@@ -128,28 +128,6 @@ static int64_t panel_begin(const hr_prepared *p, int64_t panel) {
   return p->vectors * panel / p->panels * VECTOR;
 }
 
-/* to[k][column] = b[column][k]; columns up to the last whole vector are zeros. */
-WIDE static void pack_columns(const hr_prepared *p, const float *b, int64_t columns, float *to, int64_t width) {
-  for (int64_t column = 0; column < width; column += VECTOR) {
-    for (int64_t k = 0; k < p->depth; k += VECTOR) {
-      __m512 r[VECTOR];
-      __mmask16 mask = hr__wide_mask(p->depth - k);
-#pragma GCC unroll 16
-      for (int i = 0; i < VECTOR; ++i) {
-        bool is_there = column + i < columns;
-        r[i] = is_there ? _mm512_maskz_loadu_ps(mask, b + (column + i) * p->b.column + k) : _mm512_setzero_ps();
-      }
-      hr__wide_transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < VECTOR; ++i) {
-        if (k + i < p->depth) {
-          _mm512_storeu_ps(to + (k + i) * width + column, r[i]);
-        }
-      }
-    }
-  }
-}
-
 /* A block of rows of one matrix. */
 typedef struct block {
   const call *call;
@@ -159,7 +137,7 @@ typedef struct block {
 } block;
 
 /* Columns from `column` on, of the rows from number `row` of the block on. */
-static void run_strip(const block *k, hr__direct_product *product, int64_t row, int64_t column) {
+static void run_strip(const block *k, hr__wide_product *product, int64_t row, int64_t column) {
   float sums[STRIP * PANEL] __attribute__((aligned(64)));
   const hr_prepared *p = k->call->p;
   hr__direct_pixels pixels = {.y = k->c + row * p->c.row + column,
@@ -178,7 +156,7 @@ static void run_strip(const block *k, hr__direct_product *product, int64_t row, 
   product->v = k->a + row * p->a.row;
   product->m = is_stored ? pixels.y : sums;
   product->m_step = is_stored ? p->c.row : product->vectors * VECTOR;
-  hr__direct_multiply(product);
+  hr__wide_multiply(product);
   if (!is_stored) {
     hr__direct_finish(&p->epilogues, &k->call->numbers, rows_done, sums, product->m_step, &pixels);
   }
@@ -188,17 +166,17 @@ static void run_block(const block *k, float *packed) {
   const hr_prepared *p = k->call->p;
   for (int64_t panel = 0; panel < p->panels; ++panel) {
     int64_t column = panel_begin(p, panel), width = panel_begin(p, panel + 1) - column;
-    hr__direct_product product = {.v_step = p->a.row,
-                                  .rows = 1,
-                                  .columns = 1,
-                                  .depth = p->depth,
-                                  .u = k->b + column * p->b.column,
-                                  .u_next = p->b.row,
-                                  .v_next = p->a.column,
-                                  .vectors = (int)(width / VECTOR),
-                                  .outs = hr_min(width, p->columns - column)};
+    hr__wide_product product = {.v_step = p->a.row,
+                                .rows = 1,
+                                .columns = 1,
+                                .depth = p->depth,
+                                .u = k->b + column * p->b.column,
+                                .u_next = p->b.row,
+                                .v_next = p->a.column,
+                                .vectors = (int)(width / VECTOR),
+                                .outs = hr_min(width, p->columns - column)};
     if (p->packs) {
-      pack_columns(p, product.u, product.outs, packed, width);
+      hr__wide_pack_panel(product.u, p->b.column, p->depth, product.outs, packed, width);
       product.u = packed, product.u_next = width;
     }
     for (int64_t row = 0; row < k->rows; row += STRIP) {

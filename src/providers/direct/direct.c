@@ -41,7 +41,7 @@ static hr_status open_provider(void) {
 
 enum {
   VECTOR = HR__WIDE,
-  VECTORS = HR__DIRECT_VECTORS,
+  VECTORS = HR__PANEL_VECTORS,
   PANEL = VECTOR * VECTORS,
   ROWS_MOST = 16, /* of the output in a unit of work; at least so many share a pass over the weights: */
   ROWS_LEAST = 2,
@@ -169,7 +169,7 @@ typedef struct strip {
   range row_taps, column_taps;
 } strip;
 
-static hr__direct_product product_of(const panel *n, const strip *s) {
+static hr__wide_product product_of(const panel *n, const strip *s) {
   const hr__images *x = &n->c->x;
   const axis *rows = n->rows, *columns = n->columns;
   int64_t width = n->vectors * VECTOR, tap = x->channels * width, taps = s->column_taps.end - s->column_taps.begin;
@@ -177,7 +177,7 @@ static hr__direct_product product_of(const panel *n, const strip *s) {
   int64_t column = columns->at + s->column * columns->stride + s->column_taps.begin * columns->dilation;
   const int64_t steps[] = {columns->stride * x->column_stride, rows->stride * x->row_stride, x->image_stride};
   bool is_run = taps == 1 || (columns->dilation == 1 && x->column_stride == x->channels);
-  return (hr__direct_product){
+  return (hr__wide_product){
       .v = n->c->from + s->image * x->image_stride + row * x->row_stride + column * x->column_stride,
       .u = n->u + (s->row_taps.begin * columns->taps + s->column_taps.begin) * tap,
       .v_step = steps[s->way],
@@ -220,7 +220,7 @@ static void run_strip(const panel *n, const strip *whole) {
     strip s = *whole;
     *(s.way == ALONG ? &s.column : s.way == DOWN ? &s.row : &s.image) += first;
     s.count = hr_min(STRIP, whole->count - first);
-    hr__direct_product product = product_of(n, &s);
+    hr__wide_product product = product_of(n, &s);
     hr__direct_pixels pixels = pixels_of(n, &s);
     product.lines = s.count, pixels.count = s.count;
     const float *addend = hr__direct_addend(&p->epilogues, &n->c->numbers);
@@ -228,10 +228,10 @@ static void run_strip(const panel *n, const strip *whole) {
     product.addend = addend != NULL ? addend + pixels.channel : NULL;
     if (p->epilogues.count == rows_done) {
       product.m = pixels.y, product.m_step = pixels.y_step, product.outs = pixels.channels;
-      hr__direct_multiply(&product);
+      hr__wide_multiply(&product);
     } else {
       product.m = m, product.m_step = n->vectors * VECTOR;
-      hr__direct_multiply(&product);
+      hr__wide_multiply(&product);
       hr__direct_finish(&p->epilogues, &n->c->numbers, rows_done, m, n->vectors * VECTOR, &pixels);
     }
   }

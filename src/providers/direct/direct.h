@@ -5,29 +5,10 @@
 
 #include "core/ir/program.h"
 #include "providers/wide_images.h"
+#include "providers/wide_product.h"
 #include "providers/wide_vectors.h"
 
-enum { HR__DIRECT_VECTORS = 4, HR__DIRECT_DIMS = 2 };
-
-/* The most pixels (products: lines of m) whose sums stay in registers, by the number of vectors less one. */
-static const int64_t hr__direct_lines[HR__DIRECT_VECTORS] = {16, 12, 8, 6};
-
-/* m[line][n] = sum over rows, columns and k of v[line][row][column][k] u[row][column][k][n], in that order, plus
- * addend[n] or m's old value. u and m are dense in n; steps and strides are in floats. */
-typedef struct hr__direct_product {
-  const float *v, *u;
-  float *m;
-  int64_t lines, v_step, m_step; /* from line to line */
-  int64_t rows, v_row, u_row;
-  int64_t columns, v_column, u_column;
-  int64_t depth, v_next, u_next; /* from k to k */
-  int vectors;
-  int64_t outs;        /* numbers n, which may fill a part of the last vector */
-  const float *addend; /* of whole vectors; NULL: none */
-  bool adds;
-} hr__direct_product;
-
-void hr__direct_multiply(const hr__direct_product *product);
+enum { HR__DIRECT_DIMS = 2 };
 
 /* ---- shapes ---- */
 

@@ -30,7 +30,7 @@ static hr_status open_provider(void) {
 
 #if defined(HR_WIDE_VECTORS)
 
-enum { VECTOR = HR__WIDE, VECTORS = HR__DIRECT_VECTORS, BLOCK = 1024 /* pixels */ };
+enum { VECTOR = HR__WIDE, VECTORS = HR__PANEL_VECTORS, BLOCK = 1024 /* pixels */ };
 static const int64_t SERIAL_FLOPS = 1000000;
 
 typedef hr__direct_range range;
@@ -78,12 +78,12 @@ static unit unit_of(const call *c, int64_t number) {
 }
 
 /* The products of some pixels, from (row, column) of dy on, with the unit's lines [begin, end). */
-static hr__direct_product product_of(const call *c, const unit *u, int64_t image, int64_t row, int64_t column,
-                                     range lines) {
+static hr__wide_product product_of(const call *c, const unit *u, int64_t image, int64_t row, int64_t column,
+                                   range lines) {
   const hr_prepared *p = c->p;
   int64_t x_row = p->rows.at + row * p->rows.stride + u->row * p->rows.dilation;
   int64_t x_column = p->columns.at + column * p->columns.stride + u->tap * p->columns.dilation;
-  return (hr__direct_product){
+  return (hr__wide_product){
       .v = c->x + image * p->x.image_stride + x_row * p->x.row_stride + x_column * p->x.column_stride + lines.begin,
       .u = c->y + image * p->y.image_stride + row * p->y.row_stride + column * p->y.column_stride + u->first,
       .m = u->sums + (lines.begin - u->begin) * u->vectors * VECTOR,
@@ -109,9 +109,9 @@ static void add_column(const call *c, const unit *u, int64_t image, range rows, 
   if (taps.begin == taps.end || lines.begin >= lines.end) {
     return;
   }
-  hr__direct_product product = product_of(c, u, image, rows.begin, column, lines);
+  hr__wide_product product = product_of(c, u, image, rows.begin, column, lines);
   product.depth = rows.end - rows.begin, product.v_next = product.v_row, product.u_next = product.u_row;
-  hr__direct_multiply(&product);
+  hr__wide_multiply(&product);
 }
 
 /* Adds the products of rows [begin, end) of an image to the unit's sums. */
@@ -124,10 +124,10 @@ static void add_rows(const call *c, const unit *u, int64_t image, int64_t begin,
     return;
   }
   if (columns.begin < columns.end) {
-    hr__direct_product product = product_of(c, u, image, rows.begin, columns.begin, (range){u->begin, u->end});
+    hr__wide_product product = product_of(c, u, image, rows.begin, columns.begin, (range){u->begin, u->end});
     product.rows = rows.end - rows.begin, product.depth = columns.end - columns.begin;
     product.v_next = p->columns.stride * p->x.column_stride, product.u_next = p->y.column_stride;
-    hr__direct_multiply(&product);
+    hr__wide_multiply(&product);
   }
   for (int64_t column = 0; column < p->columns.count; ++column) {
     if (column < columns.begin || column >= columns.end) {
@@ -213,7 +213,7 @@ static void divide(hr_prepared *p) {
   int64_t vectors = hr_divide_up(p->vectors, p->panels);
   p->width = vectors * VECTOR;
   p->run = is_run ? kernel : 1, p->runs = is_run ? 1 : kernel;
-  p->groups = hr_divide_up(p->run * p->x.channels, hr__direct_lines[vectors - 1]);
+  p->groups = hr_divide_up(p->run * p->x.channels, hr__wide_lines[vectors - 1]);
   p->lines = hr_divide_up(p->run * p->x.channels, p->groups);
   p->units = p->shape.kernel[0] * p->panels * p->runs * p->groups;
   p->grain = hr__direct_flops(&p->shape) < SERIAL_FLOPS || hr_thread_count() == 1 ? p->units : 1;

@@ -8,6 +8,9 @@
  * The bias and the epilogues are applied row by row, after the product, with the bits of ops.def's rows. An epilogue
  * that reads the output's old contents gets the product from the workspace.
  *
+ * On processors with AVX-512 most products run by a loop of our own (panels.h), which has sgemm's bits, is faster for
+ * narrow matrices, and applies the bias and the epilogues to results that are still in the first cache.
+ *
  * Each thread makes and finishes columns or rows of its own, in groups of 16, the last with the rest. sgemm adds in the
  * same order for all of them, but in another one for a single column. Its own threads would need a second parallel loop
  * for the epilogues, and split the columns of a transposed right operand less well.
@@ -29,6 +32,7 @@
 #include "providers/onednn/dnnl_api.h"
 #include "providers/onednn/few_rows.h"
 #include "providers/onednn/onednn.h"
+#include "providers/onednn/panels.h"
 #include "providers/provider.h"
 #include "runtime/cached_weights.h"
 
@@ -60,9 +64,10 @@ struct hr_prepared {
   int c_arg;
   bool splits_columns;   /* among threads; else rows */
   int64_t groups, grain; /* of SIDE columns or rows, the last with the rest; those that a thread takes at least */
-  bool is_aside;  /* the product is made in the workspace */
-  bool is_copied; /* b may be read from a transposed copy */
-  bool is_few;    /* rows, by few_rows.h */
+  bool is_aside;         /* the product is made in the workspace */
+  bool is_copied;        /* b may be read from a transposed copy */
+  bool is_few;           /* rows, by few_rows.h */
+  bool is_panels;        /* by panels.h */
   uint64_t stamp;
   int finish_count;
   finish finishes[HR_EPILOGUES_MAX + 1]; /* a prepared product has memory for `finish_count` */
@@ -227,6 +232,8 @@ static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p)
   }
   p->is_copied = is && can_copy(program, node, p);
   p->is_few = !p->a.is_transposed && !p->b.is_transposed && few_rows_are_worth(p->c.rows, p->a.columns, p->c.columns);
+  p->is_panels =
+      !p->is_few && !p->is_copied && hr__panels_are_worth(p->c.rows, p->a.columns, p->c.columns, p->b.is_transposed);
   return is;
 }
 
@@ -262,11 +269,21 @@ static void divide(hr_prepared *p) {
   bool is_serial = flops_of(p) < HR_ONEDNN_SERIAL_FLOPS || hr_thread_count() == 1;
   p->splits_columns = p->c.columns >= SIDE * hr_thread_count() || p->c.columns >= p->c.rows;
   p->groups = hr_max((p->splits_columns ? p->c.columns : p->c.rows) / SIDE, 1);
-  p->grain = is_serial ? p->groups : 1;
+  p->grain = is_serial ? p->groups : hr_max(p->groups / hr_thread_count(), 1);
+}
+
+/* The products that are made aside; a multiple of 64 bytes. */
+static int64_t aside_floats(const hr_prepared *p) {
+  return p->is_aside ? hr_round_up(p->c.rows * p->c.columns, SIDE) : 0;
+}
+
+static bool packs(const hr_prepared *p) {
+  return p->is_panels && p->b.is_transposed;
 }
 
 static size_t workspace_of(const hr_prepared *p) {
-  return p->is_aside ? (size_t)(p->c.rows * p->c.columns) * sizeof(float) : 0;
+  int64_t shares = packs(p) ? hr_divide_up(p->groups, p->grain) : 0;
+  return (size_t)(aside_floats(p) + shares * hr__panels_floats(p->b.rows)) * sizeof(float);
 }
 
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
@@ -318,6 +335,7 @@ typedef struct call {
   matrix right;      /* b, or its transposed copy */
   float *sums, *out; /* the product, and where it belongs */
   int64_t sums_step;
+  float *packed;   /* panels of the right factor, one for each share */
   atomic_int code; /* of a call that failed */
 } call;
 
@@ -387,10 +405,11 @@ static inline void apply(hr_op op, float *restrict values, const float *x, const
   }
 }
 
-static void finish_block(const call *c, int64_t row, int64_t first, int64_t count) {
+/* Applies the rows from number `begin` on. */
+static void finish_block(const call *c, int begin, int64_t row, int64_t first, int64_t count) {
   const hr_prepared *p = c->p;
   float buffers[2][BLOCK], *values = c->sums + row * c->sums_step + first;
-  for (int i = 0; i < p->finish_count; ++i) {
+  for (int i = begin; i < p->finish_count; ++i) {
     const finish *f = &p->finishes[i];
     const float *x[2] = {NULL, NULL};
     for (int k = 0; k < f->count; ++k) {
@@ -406,7 +425,7 @@ static void finish_block(const call *c, int64_t row, int64_t first, int64_t coun
 static void finish_area(const call *c, const area *x) {
   for (int64_t row = x->row; row < x->row_end; ++row) {
     for (int64_t first = x->column; first < x->column_end; first += BLOCK) {
-      finish_block(c, row, first, hr_min(BLOCK, x->column_end - first));
+      finish_block(c, 0, row, first, hr_min(BLOCK, x->column_end - first));
     }
   }
 }
@@ -428,8 +447,8 @@ static void transpose(const float *from, const matrix *b, float *restrict to) {
 
 /* The cached copy of the right factor, retained; NULL: there is none. */
 static hr_cached_weights *copy_of(hr_prepared *p, const float *b) {
-  const uint64_t recipe[RECIPE_WORDS] = {TRANSPOSED, (uint64_t)p->b.offset, (uint64_t)p->b.rows,
-                                         (uint64_t)p->b.columns, (uint64_t)p->b.step};
+  const uint64_t recipe[RECIPE_WORDS] = {TRANSPOSED, (uint64_t)p->b.offset, (uint64_t)p->b.rows, (uint64_t)p->b.columns,
+                                         (uint64_t)p->b.step};
   size_t bytes = (size_t)(p->b.rows * p->b.columns) * sizeof(float);
   bool is_new = false;
   hr_cached_weights *copy =
@@ -458,7 +477,55 @@ static int multiply(const call *c, const area *x) {
   return code;
 }
 
-static void run_area(call *c, const area *x) {
+/* A first row that adds a number for each column: panels do so in registers. */
+static bool has_bias(const hr_prepared *p) {
+  const addend *x = &p->finishes[0].operands[0];
+  return p->finish_count > 0 && p->finishes[0].op == HR_OP_ADD && !x->is_number && x->row == 0 &&
+         hr__panels_add_bias(p->a.columns);
+}
+
+static void finish_strip(const void *arg, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+  const call *c = arg;
+  int begin = has_bias(c->p) ? 1 : 0;
+  for (; row < row_end; ++row) {
+    finish_block(c, begin, row, column, column_end - column);
+  }
+}
+
+static void run_panels(const call *c, const area *x, int64_t share) {
+  const hr_prepared *p = c->p;
+  const matrix *a = &p->a, *b = &p->b;
+  hr__panels panels = {.row = x->row,
+                       .row_end = x->row_end,
+                       .column = x->column,
+                       .column_end = x->column_end,
+                       .depth = a->columns,
+                       .a = c->a,
+                       .a_row = a->is_transposed ? 1 : a->step,
+                       .a_inner = a->is_transposed ? a->step : 1,
+                       .b = c->b,
+                       .b_inner = b->is_transposed ? 1 : b->step,
+                       .b_column = b->is_transposed ? b->step : 1,
+                       .c = c->sums,
+                       .c_row = c->sums_step,
+                       .packed = packs(p) ? c->packed + share * hr__panels_floats(b->rows) : NULL,
+                       .arg = c};
+  if (has_bias(p)) {
+    const addend *bias = &p->finishes[0].operands[0];
+    panels.bias = (const float *)c->args[bias->arg] + bias->offset;
+    panels.bias_step = bias->column;
+  }
+  if (p->is_aside || p->finish_count > (has_bias(p) ? 1 : 0)) {
+    panels.finish = finish_strip;
+  }
+  hr__panels_multiply(&panels);
+}
+
+static void run_area(call *c, const area *x, int64_t share) {
+  if (c->p->is_panels) {
+    run_panels(c, x, share);
+    return;
+  }
   int code = multiply(c, x);
   if (code != DNNL_SUCCESS) {
     atomic_store_explicit(&c->code, code, memory_order_relaxed);
@@ -479,7 +546,7 @@ static void run_share(void *arg, int64_t begin, int64_t end, int worker) {
   } else {
     x.row = begin * SIDE, x.row_end = is_last ? y->rows : end * SIDE;
   }
-  run_area(c, &x);
+  run_area(c, &x, begin / c->p->grain); /* shares have `grain` groups at least */
 }
 
 static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *queue) {
@@ -488,6 +555,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   c.a = (const float *)args[0] + p->a.offset, c.b = (const float *)args[1] + p->b.offset;
   c.sums = p->is_aside ? workspace : c.out;
   c.sums_step = p->is_aside ? p->c.columns : p->c.step;
+  c.packed = packs(p) ? (float *)workspace + aside_floats(p) : NULL;
   hr_cached_weights *copy = copy_of(p, c.b);
   if (copy != NULL) {
     c.b = hr__cached_weights_data(copy);

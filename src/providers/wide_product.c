@@ -1,23 +1,32 @@
-/* product.c: the innermost loop of direct convolutions and their gradients: a product of small matrices.
+/* wide_product.c: the loop of a product of small matrices.
  *
  * 16 to 24 sums stay in registers. For each k some vectors of u are loaded, and each line's number is broadcast to a
  * vector. Lines are addressed in threes: a pointer, and one or two steps after it, so that their addresses need few
  * registers.
  */
+#include "providers/wide_product.h"
+
 #include "base/integer.h"
-#include "providers/direct/direct.h"
 
 #if defined(HR_WIDE_VECTORS)
 
-enum { LINES = 16, VECTORS = HR__DIRECT_VECTORS, SUMS = 24, AT = 3 };
+enum { LINES = 16, VECTORS = HR__PANEL_VECTORS, SUMS = 24, AT = 3 };
 
-WIDE_INLINE void multiply(const hr__direct_product *p, int64_t first, int lines, int vectors) {
+WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, int vectors) {
   __m512 sums[SUMS];
   const int64_t step = p->v_step, v_next = p->v_next, u_next = p->u_next;
   const __mmask16 last = hr__wide_mask(p->outs - (vectors - 1) * HR__WIDE);
 #pragma GCC unroll 24
   for (int i = 0; i < lines * vectors; ++i) {
     sums[i] = _mm512_setzero_ps();
+  }
+  /* Results may be in no cache of this core. */
+#pragma GCC unroll 16
+  for (int i = 0; i < lines; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; ++j) {
+      __builtin_prefetch(p->m + (first + i) * p->m_step + j * HR__WIDE, 1);
+    }
   }
   for (int64_t row = 0; row < p->rows; ++row) {
     for (int64_t column = 0; column < p->columns; ++column) {
@@ -61,9 +70,9 @@ WIDE_INLINE void multiply(const hr__direct_product *p, int64_t first, int lines,
   }
 }
 
-#define MULTIPLY(lines, vectors)                                                              \
-  WIDE static void multiply_##lines##_##vectors(const hr__direct_product *p, int64_t first) { \
-    multiply(p, first, lines, vectors);                                                       \
+#define MULTIPLY(lines, vectors)                                                            \
+  WIDE static void multiply_##lines##_##vectors(const hr__wide_product *p, int64_t first) { \
+    multiply(p, first, lines, vectors);                                                     \
   }
 #define MULTIPLY_6(vectors) \
   MULTIPLY(1, vectors)      \
@@ -83,13 +92,35 @@ MULTIPLY_6(4)
 #define OF_12(v) OF_8(v), multiply_9_##v, multiply_10_##v, multiply_11_##v, multiply_12_##v
 #define OF_16(v) OF_12(v), multiply_13_##v, multiply_14_##v, multiply_15_##v, multiply_16_##v
 
-void hr__direct_multiply(const hr__direct_product *p) {
-  static void (*const of[VECTORS][LINES])(const hr__direct_product *,
+void hr__wide_multiply(const hr__wide_product *p) {
+  static void (*const of[VECTORS][LINES])(const hr__wide_product *,
                                           int64_t) = {{OF_16(1)}, {OF_12(2)}, {OF_8(3)}, {OF_6(4)}};
-  int64_t groups = hr_divide_up(p->lines, hr__direct_lines[p->vectors - 1]);
+  int64_t groups = hr_divide_up(p->lines, hr__wide_lines[p->vectors - 1]);
   for (int64_t g = 0; g < groups; ++g) {
     int64_t first = p->lines * g / groups, lines = p->lines * (g + 1) / groups - first;
     of[p->vectors - 1][lines - 1](p, first);
+  }
+}
+
+WIDE void hr__wide_pack_panel(const float *from, int64_t step, int64_t depth, int64_t columns, float *to,
+                              int64_t width) {
+  for (int64_t column = 0; column < width; column += HR__WIDE) {
+    for (int64_t k = 0; k < depth; k += HR__WIDE) {
+      __m512 r[HR__WIDE];
+      __mmask16 mask = hr__wide_mask(depth - k);
+#pragma GCC unroll 16
+      for (int i = 0; i < HR__WIDE; ++i) {
+        bool is_there = column + i < columns;
+        r[i] = is_there ? _mm512_maskz_loadu_ps(mask, from + (column + i) * step + k) : _mm512_setzero_ps();
+      }
+      hr__wide_transpose(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < HR__WIDE; ++i) {
+        if (k + i < depth) {
+          _mm512_storeu_ps(to + (k + i) * width + column, r[i]);
+        }
+      }
+    }
   }
 }
 
