@@ -339,7 +339,11 @@ void htf_list_set_item(htf_node *node) {
   int64_t index = htf_host_int(node, 1);
   htf_scope_value item = item_of(node, 2, list);
   if (list != NULL && htf_flag(node, "resize_if_index_out_of_bounds") && index >= list->count) {
+    int64_t count = list->count;
     list = with_count(node, list, index + 1);
+    for (int64_t i = count; i < index && list != NULL; ++i) { /* a longer version may have an element there */
+      list = with_item(node, list, i, (htf_scope_value){0});
+    }
   }
   if (list != NULL && check_index(node, list, index)) {
     put_list(node, 0, with_item(node, list, index, item));

@@ -679,6 +679,23 @@ def chain(x):
     return y, z, rows.stack(), tf.fill([i], y[0]), i
 
 
+def test_a_list_that_is_longer_again_has_no_old_elements():
+    kind = {"element_shape": [2], "element_dtype": tf.float32}
+
+    def shorter(i, rows):
+        return i + 1, tf.raw_ops.TensorListPopBack(input_handle=rows, **kind)[0]
+
+    def body(x):
+        rows = tf.raw_ops.TensorListReserve(num_elements=0, **kind)
+        for k in range(4):
+            rows = tf.raw_ops.TensorListPushBack(input_handle=rows, tensor=x[k] * 3)
+        _, rows = tf.while_loop(lambda i, _: i < 3, shorter, (0, rows))
+        rows = tf.raw_ops.TensorListSetItem(input_handle=rows, index=3, item=x[0] * 2, resize_if_index_out_of_bounds=True)
+        return tf.raw_ops.TensorListStack(input_handle=rows, **kind)
+
+    check_bits(body, numbers(4, 2))
+
+
 @pytest.mark.parametrize("steps", [0, 1, 3])
 def test_values_of_a_loop_that_come_late(steps):
     """The merges of such values are behind the condition: they count after the last pass, too, and before the first."""
