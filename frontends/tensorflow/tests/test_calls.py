@@ -56,6 +56,98 @@ def test_traces_by_dtypes_dims_and_literals():
     assert len(traces) == f.experimental_get_tracing_count() == 13
 
 
+def count_lookups(monkeypatch):
+    """Counts TensorFlow's own."""
+    from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
+    lookups, trace = [], tracing_compilation.trace_function
+    monkeypatch.setattr(tracing_compilation, "trace_function", lambda *args, **kwds: lookups.append(1) or trace(*args, **kwds))
+    return lookups
+
+
+def test_nested_arguments_and_arrays(monkeypatch):
+    traces = []
+
+    @tf.function
+    def f(data, scale=1, more=None):
+        traces.append(1)
+        (x, y), rest = data
+        total = x - tf.cast(y, x.dtype) * tf.cast(scale, x.dtype)
+        for name in sorted(rest):
+            total = 2 * total + tf.cast(rest[name], x.dtype)
+        return total if more is None else total + tf.cast(more[0], x.dtype)
+
+    x, y = tf.constant([1.0, 2.0]), np.int32([3, 5])
+    calls = [
+        ((((x, y), {}),), {}, [-2, -3]),
+        ((([x, y], {}),), {}, [-2, -3]),
+        ((((np.float32([1, 2]), y), {}),), {"scale": 2}, [-5, -8]),
+        ((((x, tf.constant([3, 5])), {"b": y, "a": x}),), {}, [-3, -3]),
+        ((((x, x), {"a": y, "b": x}),), {}, [7, 12]),
+        ((((x, x[::-1]), {"a": y[::-1]}),), {"more": [y]}, [6, 10]),
+        ((((x, np.float64(y)), {}),), {}, [-2, -3]),
+        ((((x, y.astype(">i4")), {}),), {}, [-2, -3]),
+        ((((x, np.zeros((0, 1), "int32")), {}),), {}, []),
+    ]
+    for args, kwds, expected in calls + calls:
+        assert np.asarray(call_often(f, *args, **kwds)).reshape(-1).tolist() == expected, (args, kwds)
+    lookups = count_lookups(monkeypatch)
+    assert f(((x, np.int32([1, 1])), {})).numpy().tolist() == [0, 1] and not lookups
+    matrix = np.float32([[1, 2], [3, 4]])
+    for part in (matrix, matrix.T, matrix[:, ::-1]):
+        assert (call_often(f, ((part, np.float32(0.5) * part), {})) == part / 2).all()
+    assert len(traces) == f.experimental_get_tracing_count()
+
+
+def test_an_array_that_changes():
+    f, x = tf.function(lambda x: x + 1), np.zeros(2, "float32")
+    results = []
+    for i in range(5):
+        x[:] = i
+        results.append(f(x))
+    assert [float(result[1]) for result in results] == [1, 2, 3, 4, 5]
+
+
+def test_a_signature_that_casts():
+    @tf.function(input_signature=[tf.TensorSpec([None], "float32")])
+    def f(x):
+        return x / 2
+
+    for _ in range(4):
+        assert f(np.array([1.0, 2.0])).numpy().tolist() == f(np.array([1, 2])).numpy().tolist() == [0.5, 1]
+
+
+def test_a_concrete_function_of_arrays():
+    g = tf.function(lambda a, b: a - b).get_concrete_function(tf.TensorSpec([2]), tf.TensorSpec([2]))
+    for _ in range(4):
+        assert g(np.float32([3, 4]), tf.constant([1.0, 1.0])).numpy().tolist() == [2, 3]
+        assert g(np.array([3, 4]), np.array([1.0, 1.0])).numpy().tolist() == [2, 3]
+    f = tf.function(lambda data: data["a"] - data["b"]).get_concrete_function(
+        {"b": tf.TensorSpec([2]), "a": tf.TensorSpec([2])}
+    )
+    a, b = np.float32([3, 4]), tf.constant([1.0, 1.0])
+    for _ in range(4):
+        assert f({"a": a, "b": b}).numpy().tolist() == f({"b": b, "a": a}).numpy().tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch", "predict_on_batch"])
+def test_batches_of_keras(method, monkeypatch):
+    keras = pytest.importorskip("keras")
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.random.default_rng(2).standard_normal((8, 4), np.float32)
+    arguments = (x,) if method == "predict_on_batch" else (x, x[:, :1])
+    results = [np.array(getattr(model, method)(*arguments)) for _ in range(4)]
+    lookups = count_lookups(monkeypatch)
+    results += [np.array(getattr(model, method)(*arguments)) for _ in range(4)]
+    assert not lookups
+    if method == "train_on_batch":
+        assert (np.diff(results) < 0).all()
+    else:
+        np.testing.assert_allclose(results, [results[0]] * 8, rtol=1e-6)
+
+
 def test_keywords_in_another_order():
     @tf.function
     def f(a, b):
