@@ -6,6 +6,13 @@ static htf_geometry read_pool(htf_node *node, const int64_t *image) {
   htf_read_pair(node, &g, "ksize", g.size);
   htf_read_pair(node, &g, "strides", g.stride);
   htf_read_padding(node, &g, image);
+  for (int p = 0; p < g.planes && !htf_has_failed(node); ++p) {
+    bool is_before = g.before[p] >= g.size[p];
+    if (is_before || g.after[p] >= g.size[p]) {
+      htf_fail(node, HR_STATUS_INVALID_ARGUMENT, "%s padding %lld needs to be smaller than the window size %lld",
+               is_before ? "Left" : "Right", (long long)(is_before ? g.before[p] : g.after[p]), (long long)g.size[p]);
+    }
+  }
   return g;
 }
 
