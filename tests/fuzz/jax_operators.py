@@ -31,9 +31,10 @@ ROWS = [
     ("lax.integer_pow({a}, 3)", "iufc", "few"),
     ("lax.integer_pow({a}, -2)", "fc", "few"),
     ("jnp.reciprocal({a})", "fc", "few"),
-    *((f"lax.{name}({{a}})", "fc", "few") for name in "exp exp2 log log1p expm1 sqrt rsqrt sin cos tan tanh".split()),
+    *((f"lax.{name}({{a}})", "fc", "few") for name in "exp exp2 log expm1 sqrt rsqrt sin cos tan tanh".split()),
     *((f"lax.{name}({{a}})", "fc", "few") for name in "asin acos atan sinh cosh asinh acosh atanh logistic".split()),
     *((f"lax.{name}({{a}})", "f", "few") for name in "cbrt erf erfc".split()),
+    ("lax.log1p({a})", "fc", "loose"),  # the CPU backend's is off by 60 units in double precision
     *((f"lax.{name}({{a}})", "f", "loose") for name in "erf_inv lgamma digamma bessel_i0e bessel_i1e".split()),
     *((f"jax.nn.{name}({{a}})", "f", "loose") for name in "relu gelu silu softplus elu selu swish".split()),
     *((f"jax.nn.{name}({{a}})", "f", "loose") for name in "softmax log_softmax logsumexp standardize".split()),
