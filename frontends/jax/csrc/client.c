@@ -86,11 +86,12 @@ void headrace_jax_interrupt(void) {
 
 static void destroy(pjrt_client *client) {
   unlink_client(client);
+  for (int i = 0; client->links != NULL && i < client->device_count; ++i) {
+    hrj_device_settle(&client->devices[i]);
+  }
+  hrj_links_release(client); /* their queues are empty; streams outlive them */
   for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
     hr_stream_release(client->devices[i].stream);
-  }
-  hrj_links_release(client); /* their queues are empty */
-  for (int i = 0; client->devices != NULL && i < client->device_count; ++i) {
     hr_device_release(client->devices[i].device);
     for (int k = 0; k < HRJ_MEMORIES_MAX; ++k) {
       hrj_memory_fini(&client->devices[i].memories[k]);
