@@ -1046,6 +1046,9 @@ typedef enum hr_functional {
    * of a generator with a key and a counter, u64[2] or [3], and its next state; algorithm: philox (4x32) or threefry
    * (2x32). XLA's rng_bit_generator */
   HR_FUNCTIONAL_GENERATOR_BITS,
+  /* threefry(key, more, x, y) -> first, second: the block of two words that threefry (2x32) makes of the words x and
+   * y with a key of two words, all u32 */
+  HR_FUNCTIONAL_THREEFRY,
   /* uniform(key, shape, low=0, high=1, dtype=none): uniform in [low, high); f32 without dtype */
   HR_FUNCTIONAL_UNIFORM,
   /* normal(key, shape, loc=0, scale=1, dtype=none): normal distribution; f32 without dtype */

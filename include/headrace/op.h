@@ -195,6 +195,9 @@ typedef enum hr_op {
                                          * b; c is the key */
   HR_OP_SAMPLE_GAMMA,                   /* sample of the gamma distribution with shape a and scale 1; b is the key */
   HR_OP_PHILOX_BITS,                    /* 63 random bits */
+  HR_OP_THREEFRY_FIRST,                 /* the first word of the block that Threefry 2x32-20 makes of the words c and d
+                                         * with the key a and b */
+  HR_OP_THREEFRY_SECOND,                /* the second word of that block */
   HR_OP_PHILOX_UNIFORM,                 /* uniform in [0, 1): 24 bits (f32), 53 bits (f64) */
   HR_OP_PHILOX_NORMAL,                  /* standard normal, by Box and Muller */
   HR_OP_SUM,                            /* sum; an empty real sum starts from -0 and is stored as 0 */

@@ -16,30 +16,6 @@ typedef struct block {
   const hr_tensor *keys[2];      /* u32, without dims */
 } block;
 
-/* Some rounds of a generator on a block, in a formula of their own, so that the number of steps stays bounded. */
-typedef void (*rounds)(hr__formula *f, block *b, int first);
-
-static void run_rounds(hr__formula *f, rounds run, int first, block *b) {
-  enum { RESULTS = WORDS + 2 };
-  hr_tensor results[RESULTS] = {0};
-  hr__function_call inner = *f->call;
-  inner.output = results, inner.output_count = RESULTS;
-  if (hr__formula_failed(f)) {
-    return;
-  }
-  hr__formula part;
-  hr__formula_begin(&part, &inner);
-  run(&part, b, first);
-  const hr_tensor *kept[RESULTS] = {b->words[0], b->words[1], b->words[2], b->words[3], b->keys[0], b->keys[1]};
-  hr__formula_fail(f, hr__formula_finish(&part, RESULTS, kept));
-  for (int i = 0; i < RESULTS; ++i) {
-    const hr_tensor **to = i < WORDS ? &b->words[i] : &b->keys[i - WORDS];
-    hr_tensor *view = hr__view(f, &results[i]);
-    *to = view != NULL ? view : *to;
-    hr_buffer_release(results[i].buffer);
-  }
-}
-
 static const hr_tensor * xor
     (hr__formula * f, const hr_tensor *x, const hr_tensor *y) { return hr__binary(f, HR_OP_BIT_XOR, x, y); }
 
@@ -68,32 +44,50 @@ static void philox(hr__formula *f, block *b, int first) {
   }
 }
 
+/* Some rounds of Philox on a block, in a formula of their own, so that the number of steps stays bounded. */
+static void run_rounds(hr__formula *f, int first, block *b) {
+  enum { RESULTS = WORDS + 2 };
+  hr_tensor results[RESULTS] = {0};
+  hr__function_call inner = *f->call;
+  inner.output = results, inner.output_count = RESULTS;
+  if (hr__formula_failed(f)) {
+    return;
+  }
+  hr__formula part;
+  hr__formula_begin(&part, &inner);
+  philox(&part, b, first);
+  const hr_tensor *kept[RESULTS] = {b->words[0], b->words[1], b->words[2], b->words[3], b->keys[0], b->keys[1]};
+  hr__formula_fail(f, hr__formula_finish(&part, RESULTS, kept));
+  for (int i = 0; i < RESULTS; ++i) {
+    const hr_tensor **to = i < WORDS ? &b->words[i] : &b->keys[i - WORDS];
+    hr_tensor *view = hr__view(f, &results[i]);
+    *to = view != NULL ? view : *to;
+    hr_buffer_release(results[i].buffer);
+  }
+}
+
 /* ---- Threefry ---- */
 
-enum { THREEFRY_GROUPS = 5 };
-
-static const hr_tensor *rotated(hr__formula *f, const hr_tensor *x, int places) {
-  const hr_tensor *up = hr__binary(f, HR_OP_SHIFT_LEFT, x, hr__integer(f, places));
-  return hr__binary(f, HR_OP_BIT_OR, up, hr__binary(f, HR_OP_SHIFT_RIGHT, x, hr__integer(f, 32 - places)));
-}
-
-/* Key i of three. */
-static const hr_tensor *threefry_key(hr__formula *f, const block *b, int i) {
-  return i % 3 < 2 ? b->keys[i % 3] : xor(f, xor(f, b->keys[0], b->keys[1]), number(f, 0x1BD11BDA));
-}
-
-static void threefry(hr__formula *f, block *b, int group) {
-  static const int places[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-  const hr_tensor *x = b->words[0], *y = b->words[1];
-  if (group == 0) {
-    x = hr__plus(f, x, b->keys[0]), y = hr__plus(f, y, b->keys[1]);
-  }
+static const hr_tensor *threefry_word(hr__formula *f, hr_op op, const hr_tensor *const *inputs) {
+  const hr_tensor *words[4];
   for (int i = 0; i < 4; ++i) {
-    x = hr__plus(f, x, y);
-    y = xor(f, rotated(f, y, places[group % 2][i]), x);
+    words[i] = hr__as_dtype(f, inputs[i], HR_DTYPE_U32);
   }
-  b->words[0] = hr__plus(f, x, threefry_key(f, b, group + 1));
-  b->words[1] = hr__plus(f, hr__plus(f, y, threefry_key(f, b, group + 2)), hr__integer(f, group + 1));
+  return hr__step(f, op, NULL, 4, words, HR_DTYPE_NONE);
+}
+
+static void threefry(hr__formula *f, block *b) {
+  const hr_tensor *inputs[4] = {b->keys[0], b->keys[1], b->words[0], b->words[1]};
+  b->words[0] = threefry_word(f, HR_OP_THREEFRY_FIRST, inputs);
+  b->words[1] = threefry_word(f, HR_OP_THREEFRY_SECOND, inputs);
+}
+
+hr_status hr__emit_threefry(const hr__function_call *c) {
+  hr__formula f;
+  hr__formula_begin(&f, c);
+  const hr_tensor *words[2] = {threefry_word(&f, HR_OP_THREEFRY_FIRST, c->inputs),
+                               threefry_word(&f, HR_OP_THREEFRY_SECOND, c->inputs)};
+  return hr__formula_finish(&f, 2, words);
 }
 
 /* ---- counters ---- */
@@ -167,7 +161,7 @@ static const hr_tensor *philox_bits(hr__formula *f, const request *r, const coun
   counter at = moved(f, c, steps_of(f, blocks, 1, &blocks), true);
   block b = block_of(f, &at, true);
   for (int i = 0; i < PHILOX_ROUNDS; i += PHILOX_STEP) {
-    run_rounds(f, philox, i, &b);
+    run_rounds(f, i, &b);
   }
   *out_used = blocks;
   const hr_tensor *pairs[2];
@@ -205,9 +199,7 @@ static const hr_tensor *threefry_bits(hr__formula *f, const request *r, const co
   *out_used = count;
   counter at = moved(f, c, steps_of(f, count, rank, dims), false);
   block b = block_of(f, &at, false);
-  for (int i = 0; i < THREEFRY_GROUPS; ++i) {
-    run_rounds(f, threefry, i, &b);
-  }
+  threefry(f, &b);
   if (r->is_wide) {
     return hr__as_dims(f, as_wide(f, b.words[0], b.words[1]), r->rank, r->dims);
   }

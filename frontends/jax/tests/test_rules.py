@@ -1,6 +1,9 @@
 """The lowering rules of the package: cumulative operations against NumPy, and the custom calls of matrices."""
 
+import os
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -159,3 +162,63 @@ def test_singular_tridiagonal_systems():
     assert np.isfinite(np.asarray(solve(dl, d, du, b))).all()
     zeros = np.zeros(3)
     assert np.isfinite(np.asarray(solve(zeros, zeros, zeros, b))).all()
+
+
+def threefry(key, more, x, y):
+    """Threefry 2x32 with 20 rounds, by its definition (Salmon et al., 2011)."""
+    key, more, x, y = (np.asarray(word, np.uint64) for word in (key, more, x, y))
+    keys, mask = (key, more, key ^ more ^ 0x1BD11BDA), np.uint64(2**32 - 1)
+    x, y = (x + key) & mask, (y + more) & mask
+    for turn in range(20):
+        up = np.uint64(((13, 15, 26, 6), (17, 29, 16, 24))[turn // 4 % 2][turn % 4])
+        x = (x + y) & mask
+        y = ((y << up | y >> (np.uint64(32) - up)) & mask) ^ x
+        if turn % 4 == 3:
+            group = turn // 4 + 1
+            x, y = (x + keys[group % 3]) & mask, (y + keys[(group + 1) % 3] + np.uint64(group)) & mask
+    return x.astype(np.uint32), y.astype(np.uint32)
+
+
+@pytest.mark.parametrize("shapes", [("", "", "", ""), ("", "", "7", "7"), ("3", "3", "", "3"), ("23", "13", "21", "23"),
+                                    ("", "", "0", "0"), ("203", "203", "203", "203")])
+def test_threefry(shapes):
+    from jax.extend.random import threefry2x32_p
+
+    numbers = np.random.default_rng(5)
+    words = [numbers.integers(0, 2**32, tuple(map(int, shape)), np.uint32) for shape in shapes]
+    rank = max(word.ndim for word in words)
+    words = [word if word.ndim in (0, rank) else word.reshape((1,) * (rank - word.ndim) + word.shape) for word in words]
+    got = jax.jit(lambda *words: threefry2x32_p.bind(*jnp.broadcast_arrays(*words)))(*words)
+    for mine, wanted in zip(got, threefry(*words), strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), wanted)
+        assert mine.shape == wanted.shape
+
+
+def test_random_bits_of_the_default_generator():
+    """JAX counts the elements in 64 bits and combines both words of each block. Keys may be mapped."""
+    assert "headrace.threefry" in text_of(lambda key: jax.random.bits(key, (4,)), jax.random.key(3))
+    data = np.array([[0, 3], [2**32 - 1, 12345]], np.uint32)
+    high, low = np.zeros(15, np.uint32), np.arange(15, dtype=np.uint32)
+    wanted = np.array([np.bitwise_xor(*threefry(*key, high, low)) for key in data]).reshape(2, 5, 3)
+    keys = jax.random.wrap_key_data(data)
+    np.testing.assert_array_equal(np.asarray(jax.vmap(lambda key: jax.random.bits(key, (5, 3), np.uint32))(keys)), wanted)
+    np.testing.assert_array_equal(np.asarray(jax.random.bits(keys[1], (5, 3), np.uint8)), wanted[1].astype(np.uint8))
+    assert jax.random.bits(keys[0], (0, 3)).shape == (0, 3)
+
+
+RANDOM_MEMORY = """
+import sys, jax, headrace_jax
+headrace_jax.initialize()
+count, function = 1 << 22, getattr(jax.random, sys.argv[1])
+jax.block_until_ready(jax.jit(lambda key: function(key, (count,)))(jax.random.key(0)))
+print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] / count)
+"""
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("name, limit", [("bits", 5), ("uniform", 10), ("normal", 21)])
+def test_random_numbers_need_little_memory(name, limit):
+    command = [sys.executable, "-c", RANDOM_MEMORY, name]
+    variables = os.environ | {"JAX_ENABLE_X64": "0"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=True)
+    assert float(done.stdout) < limit  # bytes for each number, of which the result has 4

@@ -25,6 +25,7 @@ from headrace._arrays import (
     randint,
     random_bits,
     split,
+    threefry,
     truncated_normal,
     uniform,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "random_bits",
     "seed",
     "split",
+    "threefry",
     "truncated_normal",
     "uniform",
     *_LATE,

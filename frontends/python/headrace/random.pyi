@@ -18,6 +18,9 @@ def fold_in(key: _Like, data: int = 0) -> Array:
 def random_bits(key: _Like, shape: _Axes, dtype: _DType | None = None) -> Array:
     """integers of 8, 16 or 32 random bits; u32 without dtype."""
 
+def threefry(key: _Like, more: _Like, x: _Like, y: _Like) -> tuple[Array, Array]:
+    """the block of two words that threefry (2x32) makes of the words x and y with a key of two words, all u32."""
+
 def uniform(key: _Like, shape: _Axes, low: float = 0, high: float = 1, dtype: _DType | None = None) -> Array:
     """uniform in [low, high); f32 without dtype."""
 

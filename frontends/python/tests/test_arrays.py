@@ -226,6 +226,10 @@ BY_ARGUMENTS = {  # the call, and what numpy says
         lambda f: f(np.array([0x9ABCDEF012345678, 2**64 - 2], np.uint64), shape=[2])[1],
         np.uint32([0x78E50B5C, 0xD13F68CB]),
     ),
+    "threefry": (  # random123's known answers
+        lambda f: f(*np.array([[0x13198A2E], [0x03707344], [0x243F6A88], [0x85A308D3]], np.uint32))[1],
+        np.uint32([0x483DF7A0]),
+    ),
     "histogram": (lambda f: f(VECTOR, bins=4, low=-3, high=3), np.histogram(VECTOR, 4, (-3, 3))[0]),
     "index": (lambda f: f([MATRIX, np.array([2, 0])], [1]), MATRIX[:, [2, 0]]),
     "index_put": (lambda f: f([VECTOR, np.array([1.0, 2]), np.array([2, 0])], [0]), updated(VECTOR, [2, 0], [1, 2])),

@@ -216,6 +216,7 @@ ROWS = {
     **{name: ("shape=[3, 4]", "k2") for name in (
         "random_bits uniform normal truncated_normal gumbel exponential laplace").split()},
     "generator_bits": ("shape=[3, 4]", "e2"),
+    "threefry": ("", "k k k34 k34"),
     "bernoulli": ("shape=[3, 4]", "k2 d34"),
     "randint": ("shape=[3, 4], high=9", "k2"),
     "categorical": ("", "k2 s34"),

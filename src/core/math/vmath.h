@@ -917,6 +917,43 @@ HR_VMATH_FN uint64_t hr_u64_philox_bits(int64_t element, int64_t seed, int64_t o
   return hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1;
 }
 
+/* Threefry 2x32 with 20 rounds (Salmon et al., see philox.h) of the lower 32 bits of each number. */
+typedef struct hr__threefry_block {
+  uint32_t first, second;
+} hr__threefry_block;
+
+HR_VMATH_FN hr__threefry_block hr__threefry(uint32_t key, uint32_t more, uint32_t x, uint32_t y) {
+  const uint32_t last = key ^ more ^ 0x1BD11BDAu;
+#define HR__THREEFRY_ROUND(places) x += y, y = (y << (places) | y >> (32 - (places))) ^ x
+#define HR__THREEFRY_ROUNDS(a, b, c, d, key, more, number) \
+  HR__THREEFRY_ROUND(a);                                   \
+  HR__THREEFRY_ROUND(b);                                   \
+  HR__THREEFRY_ROUND(c);                                   \
+  HR__THREEFRY_ROUND(d);                                   \
+  x += (key), y += (more) + (number)
+  x += key, y += more;
+  HR__THREEFRY_ROUNDS(13, 15, 26, 6, more, last, 1);
+  HR__THREEFRY_ROUNDS(17, 29, 16, 24, last, key, 2);
+  HR__THREEFRY_ROUNDS(13, 15, 26, 6, key, more, 3);
+  HR__THREEFRY_ROUNDS(17, 29, 16, 24, more, last, 4);
+  HR__THREEFRY_ROUNDS(13, 15, 26, 6, last, key, 5);
+#undef HR__THREEFRY_ROUNDS
+#undef HR__THREEFRY_ROUND
+  const hr__threefry_block block = {x, y};
+  return block;
+}
+#define HR__THREEFRY_WORDS(cls, T)                                                     \
+  HR_VMATH_FN T hr_##cls##_threefry_first(T a, T b, T c, T d) {                        \
+    return (T)hr__threefry((uint32_t)a, (uint32_t)b, (uint32_t)c, (uint32_t)d).first;  \
+  }                                                                                    \
+  HR_VMATH_FN T hr_##cls##_threefry_second(T a, T b, T c, T d) {                       \
+    return (T)hr__threefry((uint32_t)a, (uint32_t)b, (uint32_t)c, (uint32_t)d).second; \
+  }
+HR__THREEFRY_WORDS(i32, int32_t)
+HR__THREEFRY_WORDS(u32, uint32_t)
+HR__THREEFRY_WORDS(i64, int64_t)
+HR__THREEFRY_WORDS(u64, uint64_t)
+
 /* Division by 0 gives 0; the lowest number divided by -1 wraps. */
 #define HR__SIGNED_FUNCTIONS(cls, T, U, WIDTH)                                          \
   HR_VMATH_FN T hr_##cls##_div_trunc(T a, T b) {                                        \

@@ -213,6 +213,23 @@ REF_FN ref_wide ref_wide_floor_div(ref_wide a, ref_wide b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* Threefry 2x32-20 as a loop over its rounds. */
+REF_FN void ref_threefry(const uint32_t key[2], uint32_t block[2]) {
+  static const int places[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA};
+  for (uint32_t round = 0; round <= 20; ++round) {
+    if (round % 4 == 0) {
+      block[0] += keys[round / 4 % 3];
+      block[1] += keys[(round / 4 + 1) % 3] + round / 4;
+    }
+    if (round < 20) {
+      int up = places[round / 4 % 2][round % 4];
+      block[0] += block[1];
+      block[1] = (block[1] << up | block[1] >> (32 - up)) ^ block[0];
+    }
+  }
+}
+
 #define REF_INTEGER(cls, T, U, BITS, LOWEST, HIGHEST, RANDOM)                        \
   REF_FN T ref_##cls##_lowest(void) {                                                \
     return LOWEST;                                                                   \
@@ -263,6 +280,16 @@ REF_FN ref_wide ref_wide_floor_div(ref_wide a, ref_wide b) {
   }                                                                                  \
   REF_FN T ref_##cls##_philox_bits(int64_t element, int64_t seed, int64_t offset) {  \
     return (T)(RANDOM((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);    \
+  }                                                                                  \
+  REF_FN T ref_##cls##_threefry_first(T a, T b, T c, T d) {                          \
+    uint32_t block[2] = {(uint32_t)c, (uint32_t)d};                                  \
+    ref_threefry((const uint32_t[2]){(uint32_t)a, (uint32_t)b}, block);              \
+    return (T)block[0];                                                              \
+  }                                                                                  \
+  REF_FN T ref_##cls##_threefry_second(T a, T b, T c, T d) {                         \
+    uint32_t block[2] = {(uint32_t)c, (uint32_t)d};                                  \
+    ref_threefry((const uint32_t[2]){(uint32_t)a, (uint32_t)b}, block);              \
+    return (T)block[1];                                                              \
   }
 
 REF_INTEGER(i32, int32_t, uint32_t, 32, INT32_MIN, INT32_MAX, hr_philox_word)

@@ -445,6 +445,21 @@ HR_TEST(philox_gives_the_published_words) {
   HR_ASSERT_EQ(hr_philox_pair(1, 0, 0), 0xbc57ac4c9b00dbd8);
 }
 
+/* The same file, threefry2x32 20. */
+HR_TEST(threefry_gives_the_published_words) {
+  static const uint32_t known[][6] = {/* key, counter, words */
+                                      {0, 0, 0, 0, 0x6b200159, 0x99ba4efe},
+                                      {~0u, ~0u, ~0u, ~0u, 0x1cb996fc, 0xbb002be7},
+                                      {0x13198a2e, 0x03707344, 0x243f6a88, 0x85a308d3, 0xc4923a9c, 0x483df7a0}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
+    const uint32_t *k = known[i];
+    HR_ASSERT_EQ(hr_u32_threefry_first(k[0], k[1], k[2], k[3]), k[4]);
+    HR_ASSERT_EQ(hr_u32_threefry_second(k[0], k[1], k[2], k[3]), k[5]);
+    HR_ASSERT_EQ(hr_i64_threefry_first(k[0], k[1], k[2], k[3]), k[4]);
+    HR_ASSERT_EQ(hr_i32_threefry_second((int32_t)k[0], (int32_t)k[1], (int32_t)k[2], (int32_t)k[3]), (int32_t)k[5]);
+  }
+}
+
 HR_TEST(random_numbers_have_their_moments) {
   enum { N = 200000 };
   double sum[4] = {0}, squares[4] = {0}, fourth = 0;

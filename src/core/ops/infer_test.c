@@ -295,7 +295,8 @@ HR_TEST(every_element_wise_row_broadcasts) {
     }
     static const char *const f32[] = {"", "f32[2,4,3]", "f32[2,1,3] f32[4,1]", "f32[2,1,3] f32[4,1] =f64",
                                       "f32[2,1,3] f32[4,1] =f64 =f64"};
-    static const char *const i64[] = {"", "i64[2,4,3]", "i64[2,1,3] i64[4,1]", "i64[2,1,3] =i64 i64[4,1]"};
+    static const char *const i64[] = {"", "i64[2,4,3]", "i64[2,1,3] i64[4,1]", "i64[2,1,3] =i64 i64[4,1]",
+                                      "i64[2,1,3] =i64 i64[4,1] =i64"};
     bool is_integer = !row->has_real && row->has_integer && row->rule == HR_RULE_SAME;
     golden g = {(hr_op)op, (is_integer || row->rule == HR_RULE_SEEDED ? i64 : f32)[row->arity], "", "", "", ""};
     switch (row->rule) {

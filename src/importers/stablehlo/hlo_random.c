@@ -32,6 +32,16 @@ void hr__hlo_lower_rng_bit_generator(hr__hlo *hlo) {
   hr__hlo_set(hlo, 1, state != 0 ? ADD(hlo, BITCAST, IN(state + 1), WITH(hr__with_dtype("dtype", result.dtype))) : 0);
 }
 
+/* Of the package headrace-jax: JAX's primitive threefry2x32. */
+void hr__hlo_lower_threefry(hr__hlo *hlo) {
+  if (hr__hlo_expect(hlo, 4, 2, 0)) {
+    hr_value block =
+        CALL(hlo, THREEFRY, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1), hr__hlo_input(hlo, 2), hr__hlo_input(hlo, 3));
+    hr__hlo_set(hlo, 0, block);
+    hr__hlo_set(hlo, 1, block != 0 ? block + 1 : 0);
+  }
+}
+
 /* ---- rng: numbers of a state that the graph keeps from run to run ---- */
 
 /* Random unsigned integers. Each operation of the graph has a key of its own. */
