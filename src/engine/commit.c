@@ -152,7 +152,8 @@ hr_status hr__stream_unreported(hr_stream *stream) {
 /* The failure that one of the buffers carries, or OK. Claims came after the records. */
 static hr_status find_invalid(size_t count, hr_buffer *const *buffers) {
   for (size_t i = 0; i < count; ++i) {
-    if (hr__buffer_is_invalid(buffers[i]) && !atomic_load_explicit(&buffers[i]->is_claimed, memory_order_acquire)) {
+    if (buffers[i] != NULL && hr__buffer_is_invalid(buffers[i]) &&
+        !atomic_load_explicit(&buffers[i]->is_claimed, memory_order_acquire)) {
       return hr__buffer_failure(buffers[i]);
     }
   }
@@ -163,10 +164,12 @@ static hr_status find_invalid(size_t count, hr_buffer *const *buffers) {
 static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status status) {
   const hr_instance *instance = job->instance;
   for (size_t i = 0; i < job->buffers.count; ++i) {
+    hr_buffer *buffer = job->buffers.data[i];
     uint64_t shape = instance->plan->key.shapes[i];
-    bool is_empty = hr_shape_is_fresh(shape) || hr__buffer_is_undefined(job->buffers.data[i]);
-    if (is_empty && !hr_shape_is_dead(shape) && instance->plan->last_write[i] >= failed_step) {
-      hr__buffer_invalidate(job->buffers.data[i], status);
+    bool is_visible = buffer != NULL && !hr_shape_is_dead(shape);
+    if (is_visible && (hr_shape_is_fresh(shape) || hr__buffer_is_undefined(buffer)) &&
+        instance->plan->last_write[i] >= failed_step) {
+      hr__buffer_invalidate(buffer, status);
     }
   }
 }
@@ -282,8 +285,10 @@ static void finish_job(hr_job *job, hr_status status) {
     hr_free(run->step_ns);
   }
   for (size_t i = 0; i < job->buffers.count; ++i) {
-    if (job->instance->plan->last_write[i] >= 0 && job->instance->plan->last_write[i] < run->failed_step) {
-      hr__stream_finish_write(job->buffers.data[i]);
+    hr_buffer *buffer = job->buffers.data[i];
+    int last = job->instance->plan->last_write[i];
+    if (buffer != NULL && last >= 0 && last < run->failed_step) {
+      hr__stream_finish_write(buffer);
     }
   }
   if (job->is_sent) {
@@ -473,8 +478,9 @@ static bool is_current(const work *w, const hr_key *key, const hr_instance *inst
   bool is = w->moves == 0 ||
             (hr__buffer_layout(buffers[0]) == w->moves && hr__buffer_address(buffers[0]) == job->bound.data[0]);
   for (size_t i = 0; is && key->layouts != NULL && i < key->buffer_count; ++i) {
-    is = hr__buffer_layout(buffers[i]) == key->layouts[i] &&
-         (job->bound.data[i] == NULL || hr__buffer_address(memory_of(w->trace, instance, i)) == job->bound.data[i]);
+    is = buffers[i] == NULL ||
+         (hr__buffer_layout(buffers[i]) == key->layouts[i] &&
+          (job->bound.data[i] == NULL || hr__buffer_address(memory_of(w->trace, instance, i)) == job->bound.data[i]));
   }
   for (size_t i = 0; is && i < w->trace->cats.count; ++i) {
     uint32_t to = w->trace->cats.data[i].to;
@@ -521,8 +527,8 @@ static void order_job(hr_job *job) {
     return;
   }
   for (size_t i = 0; i < job->buffers.count; ++i) {
-    hr_block *block = job->buffers.data[i]->block;
-    if (job->bound.data[i] != NULL && block != NULL) {
+    hr_block *block = job->bound.data[i] != NULL ? job->buffers.data[i]->block : NULL;
+    if (block != NULL) {
       bool writes = job->is_move || job->instance->plan->last_write[i] >= 0;
       hr__lane_use(lane, job->ticket, writes, &block->uses, &before);
     }
@@ -547,10 +553,12 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
   }
   trace->buffers.count = 0;
   for (size_t i = 0; i < job->buffers.count; ++i) {
-    if (instance->plan->last_write[i] >= 0) {
-      hr__buffer_restamp(job->buffers.data[i]);
+    hr_buffer *buffer = job->buffers.data[i];
+    bool is_written = buffer == NULL || instance->plan->last_write[i] >= 0;
+    if (buffer != NULL && is_written) {
+      hr__buffer_restamp(buffer);
     }
-    job->stamps.data[i] = instance->plan->last_write[i] >= 0 ? 0 : job->buffers.data[i]->stamp;
+    job->stamps.data[i] = is_written ? 0 : buffer->stamp;
   }
   job->is_move = w->moves != 0;
   job->threads = trace->threads;
@@ -789,7 +797,7 @@ static void abandon_output(void *arg, uint32_t local, bool is_output) {
     return;
   }
   hr_buffer *buffer = a->trace->buffers.data[local];
-  if (hr__buffer_address(buffer) == NULL || hr__buffer_is_undefined(buffer)) {
+  if (buffer != NULL && (hr__buffer_address(buffer) == NULL || hr__buffer_is_undefined(buffer))) {
     hr__buffer_invalidate(buffer, a->status);
   }
 }
@@ -845,13 +853,21 @@ static void record_commit(const hr_stream *stream, int64_t begin, hr_commit_reas
                                                    .text = names[reason]});
 }
 
+/* Temporaries that the records on both sides of a cut use have to be buffers. */
+static hr_status split(hr_stream *stream, size_t count) {
+  if (count < stream->pending.records.count) {
+    HR_RETURN_IF_ERROR(hr__trace_make_buffers(&stream->pending, stream->device));
+  }
+  return hr__trace_split(&stream->pending, count, &stream->rest);
+}
+
 hr_status hr__stream_commit(hr_stream *stream, size_t count, hr_commit_reason reason, bool will_wait) {
   if (stream->pending.records.count == 0) {
     return HR_OK;
   }
   int64_t begin = hr__recorded(stream->device) != 0 ? hr_clock_ns() : 0;
   note_first_operation(stream);
-  hr_status status = hr__trace_split(&stream->pending, count, &stream->rest);
+  hr_status status = split(stream, count);
   if (status != HR_OK) { /* no memory for the rest: commit it as well */
     hr_status_ignore(status);
     hr_status_ignore(hr__trace_split(&stream->pending, stream->pending.records.count, &stream->rest));

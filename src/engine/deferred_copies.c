@@ -20,7 +20,7 @@ static void note_write(void *arg, uint32_t local, bool is_output) {
 }
 
 static bool is_visible(const hr_trace *trace, uint32_t local) {
-  return hr__buffer_holders(trace->buffers.data[local]) > 1;
+  return trace->buffers.data[local] != NULL && hr__buffer_holders(trace->buffers.data[local]) > 1;
 }
 
 static bool is_deferred(const writes *w, size_t i) {

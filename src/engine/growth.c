@@ -44,8 +44,9 @@ static bool is_whole(const hr_buffer *buffer, hr_dtype dtype, int rank, const in
 static bool is_considered(const hr_trace *trace, const hr_cat_record *cat) {
   uint64_t from = trace->shapes.data[cat->buffers.from], to = trace->shapes.data[cat->buffers.to];
   const hr_buffer *piece = trace->buffers.data[cat->buffers.from], *result = trace->buffers.data[cat->buffers.to];
-  return hr_shape_is_dead(from) && !hr_shape_is_fresh(from) && hr_shape_is_free(to) &&
-         cat->from_dtype == cat->to_dtype && is_whole(piece, cat->from_dtype, cat->rank, cat->from_dims) &&
+  return piece != NULL && result != NULL && hr_shape_is_dead(from) && !hr_shape_is_fresh(from) &&
+         hr_shape_is_free(to) && cat->from_dtype == cat->to_dtype &&
+         is_whole(piece, cat->from_dtype, cat->rank, cat->from_dims) &&
          is_whole(result, cat->to_dtype, cat->rank, cat->to_dims) &&
          cat->to_dims[cat->dim] <= 2 * cat->from_dims[cat->dim];
 }

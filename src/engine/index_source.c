@@ -123,10 +123,11 @@ bool hr__index_source_range(const hr_index_source *source, hr_buffer *const *buf
   if (source->kind == HR_INDEX_COUNT) {
     return count_range(source, values, out_min, out_max);
   }
-  if (source->kind != HR_INDEX_BUFFER || buffers == NULL || stamps == NULL) {
+  const hr_buffer *buffer =
+      source->kind == HR_INDEX_BUFFER && buffers != NULL && stamps != NULL ? buffers[source->buffer] : NULL;
+  if (buffer == NULL) {
     return false;
   }
-  const hr_buffer *buffer = buffers[source->buffer];
   hr_mutex_lock(&buffer->device->order_mutex);
   bool is_known = hr__host_range_find(&buffer->range, stamps[source->buffer], source->dtype, out_min, out_max);
   hr_mutex_unlock(&buffer->device->order_mutex);

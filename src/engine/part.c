@@ -18,7 +18,6 @@ typedef struct part_buffer {
   buffer_kind kind;
   int index; /* of parameters and results */
   bool is_read, is_written;
-  size_t bytes;
   hr_buffer *constant; /* a reference */
 } part_buffer;
 
@@ -27,8 +26,8 @@ struct hr_part {
   hr_device *device;
   hr_trace part; /* without references of its buffers */
   part_buffer *buffers;
-  bool *is_temporary; /* of each buffer */
-  int buffer_count, temporary_count, argument_count;
+  size_t *bytes; /* of each buffer */
+  int buffer_count, argument_count;
   int64_t *arguments;
   size_t last_work;   /* the last record that runs by itself, if it makes a result; else the number of records */
   size_t last_result; /* bytes of that result */
@@ -113,13 +112,14 @@ bool hr_buffer_has_memory(const hr_buffer *buffer) {
 
 typedef struct uses {
   part_buffer *buffers;
+  const size_t *bytes;
   uint32_t bad; /* the first buffer that is read before it has contents, or written although it is constant */
 } uses;
 
 static void note_use(void *arg, uint32_t local, bool is_output) {
   uses *u = arg;
   part_buffer *buffer = &u->buffers[local];
-  bool is_empty = buffer->bytes > 0 && (buffer->kind == TEMPORARY || buffer->kind == RESULT);
+  bool is_empty = u->bytes[local] > 0 && (buffer->kind == TEMPORARY || buffer->kind == RESULT);
   if (u->bad == UINT32_MAX && (is_output ? buffer->kind == CONSTANT : is_empty && !buffer->is_written)) {
     u->bad = local;
   }
@@ -148,18 +148,16 @@ static hr_status classify(hr_part *part, const hr_trace *trace, const hr_part_sp
   }
   for (int i = 0; i < part->buffer_count; ++i) {
     part_buffer *buffer = &part->buffers[i];
-    buffer->bytes = trace->buffers.data[i]->bytes;
+    part->bytes[i] = trace->buffers.data[i]->bytes;
     if (buffer->kind == TEMPORARY && hr__buffer_address(trace->buffers.data[i]) != NULL) {
       buffer->kind = CONSTANT;
     }
-    part->is_temporary[i] = buffer->kind == TEMPORARY;
-    part->temporary_count += buffer->kind == TEMPORARY;
   }
   return HR_OK;
 }
 
 static hr_status check_uses(hr_part *part, const hr_trace *trace) {
-  uses u = {part->buffers, UINT32_MAX};
+  uses u = {part->buffers, part->bytes, UINT32_MAX};
   hr_key key = {.record_count = trace->records.count, .words = trace->words.data, .locals = trace->locals.data};
   hr__key_each_use(&key, note_use, &u);
   if (u.bad == UINT32_MAX) {
@@ -182,7 +180,7 @@ static hr_status find_last_work(hr_part *part, hr_trace *trace) {
     const hr_operand *out = &program.nodes[n].outputs[0];
     if (family == HR_FAMILY_CONTRACTION && part->buffers[out->index].kind == RESULT) {
       part->last_work = program.nodes[n].origin;
-      part->last_result = part->buffers[out->index].bytes;
+      part->last_result = part->bytes[out->index];
     }
     if (family == HR_FAMILY_CONTRACTION) {
       break;
@@ -228,6 +226,7 @@ static void take_records(hr_part *part, hr_trace *trace) {
   part->part = *trace;
   hr__trace_init(trace, stream);
   hr_vector_fini(&part->part.buffers);
+  hr_vector_fini(&part->part.temporary_bytes);
   hr_vector_fini(&part->part.renumbered);
   hr_vector_fini(&part->part.shapes);
   hr_vector_fini(&part->part.layouts);
@@ -246,7 +245,7 @@ static void destroy(hr_part *part) {
   hr__trace_fini(&part->part);
   hr_device_release(part->device);
   hr_free(part->buffers);
-  hr_free(part->is_temporary);
+  hr_free(part->bytes);
   hr_free(part->arguments);
   hr_free(part);
 }
@@ -254,9 +253,9 @@ static void destroy(hr_part *part) {
 static hr_status make_part(hr_stream *capture, const hr_part_spec *spec, hr_part *part) {
   hr_trace *trace = &capture->pending;
   part->buffers = hr_calloc(trace->buffers.count + 1, sizeof *part->buffers);
-  part->is_temporary = hr_calloc(trace->buffers.count + 1, sizeof *part->is_temporary);
+  part->bytes = hr_calloc(trace->buffers.count + 1, sizeof *part->bytes);
   part->arguments = hr_calloc((size_t)spec->argument_count + 1, sizeof *part->arguments);
-  if (part->buffers == NULL || part->is_temporary == NULL || part->arguments == NULL) {
+  if (part->buffers == NULL || part->bytes == NULL || part->arguments == NULL) {
     return no_memory("buffers");
   }
   part->buffer_count = (int)trace->buffers.count;
@@ -309,7 +308,7 @@ int64_t hr_part_record_count(const hr_part *part) {
 
 int64_t hr_part_host_bytes(const hr_part *part) {
   const hr_trace *trace = &part->part;
-  size_t bytes = sizeof *part + (size_t)part->buffer_count * (sizeof *part->buffers + sizeof *part->is_temporary) +
+  size_t bytes = sizeof *part + (size_t)part->buffer_count * (sizeof *part->buffers + sizeof *part->bytes) +
                  (size_t)part->argument_count * sizeof *part->arguments;
   bytes += trace->words.capacity * sizeof *trace->words.data + trace->locals.capacity * sizeof *trace->locals.data +
            trace->scalars.capacity * sizeof *trace->scalars.data +
@@ -342,9 +341,9 @@ static hr_status check_buffers(const hr_part *part, hr_buffer *const *params, hr
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "part: %s %d is %s", name, own->index,
                             given == NULL ? "missing" : "on another device");
     }
-    if (given->bytes < own->bytes) {
+    if (given->bytes < part->bytes[i]) {
       return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "part: %s %d has %zu bytes, expected at least %zu", name,
-                            own->index, given->bytes, own->bytes);
+                            own->index, given->bytes, part->bytes[i]);
     }
     if (hr__buffer_is_invalid(given)) {
       return hr__buffer_failure(given);
@@ -364,52 +363,26 @@ static hr_status check_arguments(const hr_part *part, const hr_scalar *arguments
   return HR_OK;
 }
 
-/* Collects every buffer of a run; new temporaries are after the others, each with the caller's reference. */
-static hr_status collect_buffers(hr_stream *stream, const hr_part *part, hr_buffer *const *params,
-                                 hr_buffer *const *results) {
-  size_t count = (size_t)part->buffer_count, temporaries = (size_t)part->temporary_count;
-  if (!hr_vector_reserve(&stream->part_buffers, count + temporaries + 1) ||
-      !hr_vector_reserve(&stream->part_bytes, temporaries + 1)) {
-    return no_memory("a run");
-  }
-  hr_buffer **all = stream->part_buffers.data, **made = all + count;
-  for (size_t i = 0, n = 0; i < count; ++i) {
-    if (part->buffers[i].kind == TEMPORARY) {
-      stream->part_bytes.data[n++] = part->buffers[i].bytes;
-    }
-  }
-  HR_RETURN_IF_ERROR(hr__buffers_create(part->device, temporaries, stream->part_bytes.data, made));
-  for (size_t i = 0, n = 0; i < count; ++i) {
-    const part_buffer *own = &part->buffers[i];
-    all[i] = own->kind == TEMPORARY   ? made[n++]
-             : own->kind == PARAMETER ? params[own->index]
-             : own->kind == RESULT    ? results[own->index]
-                                      : own->constant;
-  }
-  return HR_OK;
+/* A buffer that a run uses; NULL: a temporary. */
+static hr_buffer *given_buffer(const part_buffer *own, hr_buffer *const *params, hr_buffer *const *results) {
+  return own->kind == PARAMETER ? params[own->index] : own->kind == RESULT ? results[own->index] : own->constant;
 }
 
-/* Appends the records with this run's buffers and numbers; the stream is locked. */
+/* Appends the records with this run's buffers and numbers; the stream is locked. A capture's buffers are seen. */
 static hr_status append(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results,
                         const hr_scalar *arguments) {
-  HR_RETURN_IF_ERROR(collect_buffers(stream, part, params, results));
-  size_t scalar_first = stream->pending.scalars.count;
-  hr_buffer **all = stream->part_buffers.data;
-  hr_status status =
-      hr__trace_append(&stream->pending, &part->part, (size_t)part->buffer_count, all, part->is_temporary);
-  if (status != HR_OK) {
-    hr__buffers_release((size_t)part->temporary_count, all + part->buffer_count);
-    return status;
+  size_t count = (size_t)part->buffer_count, scalar_first = stream->pending.scalars.count;
+  if (!hr_vector_reserve(&stream->part_buffers, count + 1)) {
+    return no_memory("a run");
   }
+  for (size_t i = 0; i < count; ++i) {
+    stream->part_buffers.data[i] = given_buffer(&part->buffers[i], params, results);
+  }
+  HR_RETURN_IF_ERROR(hr__trace_append(&stream->pending, &part->part, count, stream->part_buffers.data, part->bytes));
   for (int i = 0; i < part->argument_count; ++i) {
     stream->pending.scalars.data[scalar_first + (size_t)part->arguments[i]] = arguments[i];
   }
-  return HR_OK;
-}
-
-/* A buffer that a run uses, and that may have been used before; NULL: it is new. */
-static hr_buffer *given_buffer(const part_buffer *own, hr_buffer *const *params, hr_buffer *const *results) {
-  return own->kind == PARAMETER ? params[own->index] : own->kind == RESULT ? results[own->index] : own->constant;
+  return stream->is_capture ? hr__trace_make_buffers(&stream->pending, stream->device) : HR_OK;
 }
 
 static void follow_others(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results) {

@@ -210,6 +210,119 @@ HR_TEST(a_capture_holds_temporaries_alone) {
   close_fixture(&f);
 }
 
+/* Whether the temporary of capture_example, buffer 1 of its part, is a buffer. */
+static bool has_temporary(hr_stream *stream, const hr_part *part) {
+  HR_ASSERT_EQ(stream->pending.records.count, (size_t)hr_part_record_count(part));
+  return stream->pending.buffers.data[1] != NULL;
+}
+
+/* What the example makes of a = 1, b = 2 and the number 3. */
+static void check_example(hr_stream *stream, hr_buffer *b, hr_buffer *result) {
+  HR_ASSERT(first_of(stream, result) == 8);
+  HR_ASSERT(first_of(stream, b) == 3);
+}
+
+/* With two streams a device's jobs are put in order by the memory that they use. */
+HR_TEST(temporaries_of_a_run_are_no_buffers) {
+  fixture f = open_fixture();
+  hr_stream *other;
+  HR_ASSERT_OK(hr_stream_create(f.device, &other));
+  hr_part *part;
+  HR_ASSERT_OK(capture_example(&f, &part));
+  hr_buffer *params[2] = {make_filled(&f, f.stream, 1), make_filled(&f, other, 2)}, *result = make(&f);
+  hr_scalar number = hr_scalar_f64(3);
+  HR_ASSERT_OK(hr_part_run(f.stream, part, params, &result, &number));
+  HR_ASSERT(!has_temporary(f.stream, part));
+  check_example(other, params[1], result);
+  hr_buffer_release(params[0]);
+  hr_buffer_release(params[1]);
+  hr_buffer_release(result);
+  hr_part_release(part);
+  hr_stream_release(other);
+  close_fixture(&f);
+}
+
+HR_TEST(a_trace_may_be_cut_inside_of_a_part) {
+  for (size_t count = 1; count <= 3; ++count) {
+    fixture f = open_fixture();
+    hr_part *part;
+    HR_ASSERT_OK(capture_example(&f, &part));
+    hr_buffer *params[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 2)}, *result = make(&f);
+    hr_scalar number = hr_scalar_f64(3);
+    HR_ASSERT_OK(hr_part_run(f.stream, part, params, &result, &number));
+    hr_mutex_lock(&f.stream->mutex);
+    HR_ASSERT_OK(hr__stream_commit(f.stream, count, HR_COMMIT_LIMIT, false));
+    HR_ASSERT_EQ(f.stream->pending.records.count, 3 - count);
+    hr_mutex_unlock(&f.stream->mutex);
+    check_example(f.stream, params[1], result);
+    hr_buffer_release(params[0]);
+    hr_buffer_release(params[1]);
+    hr_buffer_release(result);
+    hr_part_release(part);
+    close_fixture(&f);
+  }
+}
+
+HR_TEST(a_part_may_be_run_in_a_capture) {
+  fixture f = open_fixture();
+  hr_part *part, *outer;
+  HR_ASSERT_OK(capture_example(&f, &part));
+  hr_buffer *params[2] = {make(&f), make(&f)}, *result = make(&f);
+  hr_scalar number = hr_scalar_f64(3);
+  HR_ASSERT_OK(hr_part_run(f.capture, part, params, &result, &number));
+  HR_ASSERT(has_temporary(f.capture, part) && hr_capture_holds_alone(f.capture, 1));
+  const hr_part_spec spec = {.param_count = 2, .result_count = 1, .params = params, .results = &result};
+  HR_ASSERT_OK(hr_part_create(f.capture, &spec, &outer));
+  hr_buffer *filled[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 2)}, *product = make(&f);
+  HR_ASSERT_OK(hr_part_run(f.stream, outer, filled, &product, NULL));
+  check_example(f.stream, filled[1], product);
+  for (int i = 0; i < 2; ++i) {
+    hr_buffer_release(params[i]);
+    hr_buffer_release(filled[i]);
+  }
+  hr_buffer_release(result);
+  hr_buffer_release(product);
+  hr_part_release(part);
+  hr_part_release(outer);
+  close_fixture(&f);
+}
+
+/* A `cat` may take over the memory of a piece that dies, but not if its result is a temporary. */
+HR_TEST(a_temporary_may_be_a_cat_of_a_buffer_that_dies) {
+  fixture f = open_fixture();
+  const int64_t dims[1] = {COUNT + 1}, strides[1] = {1}, one[1] = {1}, dim = 0;
+  hr_buffer *piece = make(&f), *last = make(&f), *all, *sum = make(&f);
+  HR_ASSERT_OK(hr_buffer_create(f.device, (COUNT + 1) * sizeof(float), &all));
+  hr_view pieces[2] = {view_of(piece), {.buffer = last, .dtype = HR_DTYPE_F32, .rank = 1, .dims = one, .strides = one}};
+  hr_view joined = {.buffer = all, .dtype = HR_DTYPE_F32, .rank = 1, .dims = dims, .strides = strides},
+          out = view_of(sum);
+  const hr_attrs attrs = {.int_count = 1, .ints = &dim};
+  HR_ASSERT_OK(hr_stream_record(f.capture, HR_OP_CAT, &attrs, 2, pieces, 1, &joined));
+  joined.dims = view_of(sum).dims, joined.offset = 1;
+  HR_ASSERT_OK(hr_stream_record(f.capture, HR_OP_COPY, NULL, 1, &joined, 1, &out));
+  hr_buffer *params[2] = {piece, last};
+  const hr_part_spec spec = {.param_count = 2, .result_count = 1, .params = params, .results = &sum};
+  hr_part *part;
+  HR_ASSERT_OK(hr_part_create(f.capture, &spec, &part));
+  for (int i = 0; i < 3; ++i) {
+    hr_buffer *filled[2] = {make_filled(&f, f.stream, 1), make_filled(&f, f.stream, 7)}, *result = make(&f);
+    HR_ASSERT_OK(hr_part_run(f.stream, part, filled, &result, NULL));
+    hr_buffer_release(filled[0]);
+    hr_buffer_release(filled[1]);
+    float values[COUNT];
+    hr_view view = view_of(result);
+    HR_ASSERT_OK(hr_stream_read(f.stream, &view, values));
+    HR_ASSERT(values[0] == 1 && values[COUNT - 1] == 7);
+    hr_buffer_release(result);
+  }
+  hr_buffer_release(piece);
+  hr_buffer_release(last);
+  hr_buffer_release(all);
+  hr_buffer_release(sum);
+  hr_part_release(part);
+  close_fixture(&f);
+}
+
 HR_TEST(one_buffer_may_be_several_parameters) {
   fixture f = open_fixture();
   hr_part *part;

@@ -144,7 +144,6 @@ void hr_stream_release(hr_stream *stream) {
     hr__lane_leave(stream->lane);
   }
   hr_vector_fini(&stream->part_buffers);
-  hr_vector_fini(&stream->part_bytes);
   hr__trace_fini(&stream->pending);
   hr__trace_fini(&stream->rest);
   hr__trace_fini(&stream->move);

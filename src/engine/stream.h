@@ -44,7 +44,6 @@ struct hr_stream {
   hr_stats stats;
   bool is_capture;                     /* runs nothing: parts are created from the pending records */
   HR_VECTOR(hr_buffer *) part_buffers; /* scratch of hr_part_run */
-  HR_VECTOR(size_t) part_bytes;
   /* For tools: NULL, or called after each run, on the thread that ran it. `buffers` are those of the instance's key;
    * `step_ns` has the time of each step, 0 for steps that did not run. Set before anything is recorded. */
   void (*watch)(void *ctx, hr_instance *instance, hr_buffer *const *buffers, const int64_t *step_ns);

@@ -47,6 +47,7 @@ void hr__trace_fini(hr_trace *trace) {
   hr_vector_fini(&trace->scalars);
   hr_vector_fini(&trace->records);
   hr_vector_fini(&trace->buffers);
+  hr_vector_fini(&trace->temporary_bytes);
   hr_vector_fini(&trace->renumbered);
   hr_vector_fini(&trace->shapes);
   hr_vector_fini(&trace->layouts);
@@ -108,8 +109,8 @@ uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer) {
 
 /* The bytes that a buffer adds to the pending ones. None if it alone would end the trace: such a value had better be
  * fused away, and may be larger than the memory. */
-static inline int64_t pending_bytes_of(const hr_trace *trace, const hr_buffer *buffer) {
-  return (int64_t)buffer->bytes < trace->single_max ? (int64_t)buffer->bytes : 0;
+static inline int64_t pending_bytes_of(const hr_trace *trace, size_t bytes) {
+  return (int64_t)bytes < trace->single_max ? (int64_t)bytes : 0;
 }
 
 /* The buffer's number, given now if it has none. There is room in the list. */
@@ -120,7 +121,7 @@ static inline uint32_t number_buffer(hr_trace *trace, hr_buffer *buffer) {
     hr__buffer_retain(buffer);
     trace->buffers.data[trace->buffers.count++] = buffer;
     if (hr__buffer_address(buffer) == NULL) {
-      trace->pending_bytes += pending_bytes_of(trace, buffer);
+      trace->pending_bytes += pending_bytes_of(trace, buffer->bytes);
     }
   }
   atomic_store_explicit(&buffer->tag, make_tag(trace, local), memory_order_relaxed);
@@ -132,7 +133,7 @@ static inline uint32_t number_buffer(hr_trace *trace, hr_buffer *buffer) {
 static inline uint32_t adopt_buffer(hr_trace *trace, hr_buffer *buffer) {
   uint32_t local = (uint32_t)trace->buffers.count;
   trace->buffers.data[trace->buffers.count++] = buffer;
-  trace->pending_bytes += pending_bytes_of(trace, buffer);
+  trace->pending_bytes += pending_bytes_of(trace, buffer->bytes);
   atomic_store_explicit(&buffer->tag, make_tag(trace, local), memory_order_relaxed);
   return local;
 }
@@ -307,12 +308,21 @@ static bool reserve_part(hr_trace *trace, const hr_trace *part, size_t buffer_co
          hr_vector_reserve(&trace->scalars, trace->scalars.count + part->scalars.count) &&
          hr_vector_reserve(&trace->records, trace->records.count + part->records.count) &&
          hr_vector_reserve(&trace->buffers, trace->buffers.count + buffer_count) &&
+         hr_vector_reserve(&trace->temporary_bytes, trace->buffers.count + buffer_count) &&
          hr_vector_reserve(&trace->renumbered, buffer_count);
+}
+
+static uint32_t number_temporary(hr_trace *trace, size_t bytes) {
+  uint32_t local = (uint32_t)trace->buffers.count++;
+  trace->buffers.data[local] = NULL;
+  trace->temporary_bytes.data[local] = bytes;
+  trace->pending_bytes += pending_bytes_of(trace, bytes);
+  return local;
 }
 
 /* The part numbers its buffers by first use, and so does the trace: in that order they get their numbers here. */
 hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_count, hr_buffer *const *buffers,
-                           const bool *is_given) {
+                           const size_t *bytes) {
   if (part->records.count == 0) {
     return HR_OK;
   }
@@ -323,7 +333,7 @@ hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_
   trace->may_have_cats |= part->may_have_cats;
   uint32_t *map = trace->renumbered.data, *locals = trace->locals.data + trace->locals.count;
   for (size_t i = 0; i < buffer_count; ++i) {
-    map[i] = is_given[i] ? adopt_buffer(trace, buffers[i]) : number_buffer(trace, buffers[i]);
+    map[i] = buffers[i] != NULL ? number_buffer(trace, buffers[i]) : number_temporary(trace, bytes[i]);
   }
   for (size_t i = 0; i < part->locals.count; ++i) {
     locals[i] = map[part->locals.data[i]];
@@ -342,6 +352,18 @@ hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_
   trace->words.count += part->words.count;
   trace->locals.count += part->locals.count;
   trace->scalars.count += part->scalars.count;
+  return HR_OK;
+}
+
+hr_status hr__trace_make_buffers(hr_trace *trace, hr_device *device) {
+  for (size_t i = 0; i < trace->buffers.count; ++i) {
+    hr_buffer *made = NULL;
+    if (trace->buffers.data[i] == NULL) {
+      HR_RETURN_IF_ERROR(hr_buffer_create(device, trace->temporary_bytes.data[i], &made));
+      atomic_store_explicit(&made->tag, make_tag(trace, (uint32_t)i), memory_order_relaxed);
+      trace->buffers.data[i] = made;
+    }
+  }
   return HR_OK;
 }
 
@@ -450,7 +472,7 @@ static void split_buffers(hr_trace *trace, const hr_record *last, hr_trace *rest
   kept = buffers_before(trace, last);
   for (size_t i = kept; i < trace->buffers.count; ++i) {
     if (hr__buffer_address(trace->buffers.data[i]) == NULL) {
-      rest->pending_bytes += pending_bytes_of(rest, trace->buffers.data[i]);
+      rest->pending_bytes += pending_bytes_of(rest, trace->buffers.data[i]->bytes);
     }
     hr_buffer_release(trace->buffers.data[i]);
   }
@@ -552,6 +574,19 @@ static uint64_t room_of(const hr_buffer *buffer, uint64_t layout) {
   return capacity / ((size_t)(rows.outer * rows.inner) * rows.element_bytes);
 }
 
+/* Notes what the key has of a buffer: its shape, layout and room. */
+static inline void note_buffer(hr_trace *trace, bool frees, size_t i) {
+  hr_buffer *buffer = trace->buffers.data[i];
+  bool is_dead = hr__buffer_holders(buffer) == 1, is_fresh = hr__buffer_address(buffer) == NULL;
+  size_t capacity = trace->is_plain ? atomic_load_explicit(&buffer->capacity, memory_order_relaxed) : 0;
+  size_t bytes = capacity > buffer->bytes ? capacity : buffer->bytes;
+  bool is_given = frees && is_dead && !is_fresh && atomic_load_explicit(&buffer->is_donated, memory_order_relaxed);
+  trace->shapes.data[i] = hr_shape_word(bytes, is_fresh && (is_dead || frees), is_dead, is_fresh) |
+                          (is_given ? (uint64_t)HR_GROWTH_DONATED << HR_SHAPE_GROWTH : 0);
+  trace->layouts.data[i] = trace->is_plain ? 0 : hr__buffer_layout(buffer);
+  trace->layouts.data[trace->buffers.count + i] = room_of(buffer, trace->layouts.data[i]);
+}
+
 hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
   size_t count = trace->buffers.count;
   uint64_t any_layout = 0;
@@ -560,16 +595,13 @@ hr_status hr__trace_key(hr_trace *trace, bool frees, hr_key *out_key) {
                           trace->records.count);
   }
   for (size_t i = 0; i < count; ++i) {
-    hr_buffer *buffer = trace->buffers.data[i];
-    bool is_dead = hr__buffer_holders(buffer) == 1, is_fresh = hr__buffer_address(buffer) == NULL;
-    size_t capacity = trace->is_plain ? atomic_load_explicit(&buffer->capacity, memory_order_relaxed) : 0;
-    size_t bytes = capacity > buffer->bytes ? capacity : buffer->bytes;
-    trace->shapes.data[i] = hr_shape_word(bytes, is_fresh && (is_dead || frees), is_dead, is_fresh);
-    bool is_given = frees && is_dead && !is_fresh && atomic_load_explicit(&buffer->is_donated, memory_order_relaxed);
-    trace->shapes.data[i] |= is_given ? (uint64_t)HR_GROWTH_DONATED << HR_SHAPE_GROWTH : 0;
-    trace->layouts.data[i] = trace->is_plain ? 0 : hr__buffer_layout(buffer);
-    trace->layouts.data[count + i] = room_of(buffer, trace->layouts.data[i]);
-    any_layout |= trace->layouts.data[i];
+    if (trace->buffers.data[i] != NULL) {
+      note_buffer(trace, frees, i);
+      any_layout |= trace->layouts.data[i];
+    } else {
+      trace->shapes.data[i] = hr_shape_word(trace->temporary_bytes.data[i], true, true, true);
+      trace->layouts.data[i] = trace->layouts.data[count + i] = 0;
+    }
   }
   for (size_t i = 0; i < trace->deferred.count; ++i) {
     uint64_t *shape = &trace->shapes.data[trace->deferred.data[i]];
@@ -707,6 +739,11 @@ hr_op hr__trace_op(const hr_trace *trace, size_t i) {
   return (hr_op)(uint32_t)trace->words.data[begin_of(trace, i).word_end];
 }
 
+static size_t bytes_of(const hr_trace *trace, uint32_t local) {
+  const hr_buffer *buffer = trace->buffers.data[local];
+  return buffer != NULL ? buffer->bytes : trace->temporary_bytes.data[local];
+}
+
 bool hr__trace_is_whole_copy(const hr_trace *trace, size_t i) {
   const hr_record begin = begin_of(trace, i), *end = &trace->records.data[i];
   const uint64_t *word = trace->words.data + begin.word_end;
@@ -722,8 +759,7 @@ bool hr__trace_is_whole_copy(const hr_trace *trace, size_t i) {
     count *= dims[d];
   }
   return (to & IS_CONTIGUOUS) != 0 && from >> 16 == to >> 16 &&
-         count * hr_dtype_size((hr_dtype)(to >> 16)) ==
-             trace->buffers.data[trace->locals.data[begin.local_end + 1]]->bytes;
+         count * hr_dtype_size((hr_dtype)(to >> 16)) == bytes_of(trace, trace->locals.data[begin.local_end + 1]);
 }
 
 bool hr__trace_is_same_copy(const hr_trace *trace, size_t i) {
@@ -731,7 +767,7 @@ bool hr__trace_is_same_copy(const hr_trace *trace, size_t i) {
   const uint64_t *word = trace->words.data + begin.word_end;
   const uint32_t *locals = trace->locals.data + begin.local_end;
   return hr__trace_is_whole_copy(trace, i) && (word[3 + (word[2] + 7) / 8 + (word[0] >> 32)] & IS_CONTIGUOUS) != 0 &&
-         trace->buffers.data[locals[0]]->bytes == trace->buffers.data[locals[1]]->bytes;
+         bytes_of(trace, locals[0]) == bytes_of(trace, locals[1]);
 }
 
 void hr__trace_remove(hr_trace *trace, size_t i) {

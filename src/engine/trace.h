@@ -19,7 +19,8 @@
  * and the number of threads, for which libraries prepare their objects.
  * Nothing is freed before the trace ends, and its arrays are kept: a loop records without malloc.
  *
- * The trace holds one reference of each of its buffers. Threads: the stream's lock.
+ * The trace holds one reference of each of its buffers. Temporaries of parts are no buffers: nothing else refers to
+ * them, and programs have memory of their own for what dies in them. Threads: the stream's lock.
  */
 #ifndef HEADRACE_ENGINE_TRACE_H_
 #define HEADRACE_ENGINE_TRACE_H_
@@ -53,7 +54,8 @@ typedef struct hr_trace {
   HR_VECTOR(uint32_t) locals;
   HR_VECTOR(hr_scalar) scalars;
   HR_VECTOR(hr_record) records;
-  HR_VECTOR(hr_buffer *) buffers;
+  HR_VECTOR(hr_buffer *) buffers;      /* NULL: a temporary of a part, which is dead and fresh, .. */
+  HR_VECTOR(size_t) temporary_bytes;   /* .. of so many bytes; has room for a number of each buffer */
   HR_VECTOR(uint32_t) renumbered;      /* scratch: a word for each buffer */
   HR_VECTOR(uint64_t) shapes, layouts; /* scratch of hr__trace_key: a word for each buffer; two layouts */
   HR_VECTOR(hr_cat) cats;              /* growth.h's, from the last key to its hand-over */
@@ -116,11 +118,12 @@ HR_MUST_USE hr_status hr__trace_record_new(hr_trace *trace, hr_op op, const hr_a
 /* The same for row-major tensors with the dims of the first one, and numbers, without attributes. */
 HR_MUST_USE hr_status hr__trace_record_alike(hr_trace *trace, hr_op op, int input_count, const hr_view *inputs,
                                              const hr_view *output);
-/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i. If is_given[i], the buffer is new,
- * without memory, and the trace takes over the caller's reference. On failure nothing has changed, and no reference is
- * taken. */
+/* Appends all records of `part`, with `buffers[i]` in the place of its buffer i; NULL: a temporary of bytes[i] bytes.
+ * On failure nothing has changed. */
 HR_MUST_USE hr_status hr__trace_append(hr_trace *trace, const hr_trace *part, size_t buffer_count,
-                                       hr_buffer *const *buffers, const bool *is_given);
+                                       hr_buffer *const *buffers, const size_t *bytes);
+/* Makes buffers of the temporaries, to which others may then refer. After a failure some are still none. */
+HR_MUST_USE hr_status hr__trace_make_buffers(hr_trace *trace, hr_device *device);
 /* Appends record i of `from`, a trace of the same stream. On failure nothing has changed. */
 HR_MUST_USE hr_status hr__trace_repeat(hr_trace *trace, const hr_trace *from, size_t i);
 /* Marks the last `count` records; those before that have no mark get zeros. Without memory they stay unmarked. */
@@ -134,8 +137,8 @@ uint32_t hr__trace_find(const hr_trace *trace, const hr_buffer *buffer);
  * quarters, whose hash over the last eight is the highest, the last one on ties. So it is at the same operation in each
  * iteration of a loop, independent of earlier records. At least 1. */
 size_t hr__trace_cut(const hr_trace *trace);
-/* Moves the records from number `count` on to `rest` (empty, of the same stream), numbered from its start. On failure
- * nothing has changed. */
+/* Moves the records from number `count` on to `rest` (empty, of the same stream), numbered from its start. If there are
+ * such records, no temporary may be without a buffer (hr__trace_make_buffers). On failure nothing has changed. */
 HR_MUST_USE hr_status hr__trace_split(hr_trace *trace, size_t count, hr_trace *rest);
 
 /* Hides the records from number `count` > 0 on, and the buffers that they alone use, until they are shown again;

@@ -173,25 +173,6 @@ static inline hr_status take_struct(size_t bytes, hr_buffer **out_buffer) {
   return refill(shift, out_buffer);
 }
 
-/* Takes structs one by one if they are few, else all with one lock; *out_taken: how many. */
-static hr_status take_structs(size_t count, const size_t *bytes, hr_buffer **out_buffers, size_t *out_taken) {
-  hr_status status = HR_OK;
-  size_t taken = 0;
-  bool is_few = count <= OWN_REFILL;
-  if (!is_few) {
-    hr_mutex_lock(&pool.mutex);
-  }
-  for (; taken < count && status == HR_OK; taken += status == HR_OK) {
-    status = is_few ? take_struct(bytes[taken], &out_buffers[taken])
-                    : take_from_pool(hr__handle_shift(bytes[taken]), &out_buffers[taken]);
-  }
-  if (!is_few) {
-    hr_mutex_unlock(&pool.mutex);
-  }
-  *out_taken = taken;
-  return status;
-}
-
 /* Returns a list of structs: with one lock those that are too many for this thread. */
 static void return_structs(hr_buffer *list) {
   int room = own.is_known ? OWN_MAX - own.count : 0;
@@ -305,23 +286,6 @@ void hr_buffer_donate(hr_buffer *buffer) {
   atomic_store_explicit(&buffer->is_donated, is_own, memory_order_relaxed);
 }
 
-hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers) {
-  size_t taken;
-  hr_status status = take_structs(count, bytes, out_buffers, &taken);
-  for (size_t i = 0; status != HR_OK && i < taken; ++i) {
-    out_buffers[i]->next = NULL;
-    return_structs(out_buffers[i]);
-  }
-  uint64_t stamp = status == HR_OK ? take_stamps(count) : 0;
-  for (size_t i = 0; status == HR_OK && i < count; ++i) {
-    if (i + AHEAD < count) {
-      prefetch_struct(out_buffers[i + AHEAD]);
-    }
-    init_buffer(out_buffers[i], device, bytes[i], stamp + i);
-  }
-  return status;
-}
-
 void hr_buffer_retain(hr_buffer *buffer) {
   if (buffer != NULL) {
     hr__buffer_retain(buffer);
@@ -346,10 +310,10 @@ static void release_all(size_t count, hr_buffer *const *buffers, int64_t referen
   hr_buffer *free = NULL;
   for (size_t i = 0; i < count; ++i) {
     hr_buffer *buffer = buffers[i];
-    if (i + AHEAD < count) {
+    if (i + AHEAD < count && buffers[i + AHEAD] != NULL) {
       prefetch_struct(buffers[i + AHEAD]);
     }
-    if (let_go(buffer, reference)) {
+    if (buffer != NULL && let_go(buffer, reference)) {
       buffer->next = free;
       free = buffer;
     }
@@ -363,7 +327,9 @@ void hr__buffers_release(size_t count, hr_buffer *const *buffers) {
 
 void hr__buffers_send(size_t count, hr_buffer *const *buffers) {
   for (size_t i = 0; i < count; ++i) {
-    atomic_fetch_add_explicit(&buffers[i]->count, HR__BUFFER_ON_ITS_WAY, memory_order_relaxed);
+    if (buffers[i] != NULL) {
+      atomic_fetch_add_explicit(&buffers[i]->count, HR__BUFFER_ON_ITS_WAY, memory_order_relaxed);
+    }
   }
 }
 
@@ -372,9 +338,7 @@ void hr__buffers_arrive(size_t count, hr_buffer *const *buffers) {
 }
 
 void hr_buffer_release(hr_buffer *buffer) {
-  if (buffer != NULL) {
-    hr__buffers_release(1, &buffer);
-  }
+  hr__buffers_release(1, &buffer);
 }
 
 hr_device *hr_buffer_device(const hr_buffer *buffer) {

@@ -95,11 +95,9 @@ static inline void hr__buffer_retain(hr_buffer *buffer) {
 /* hr_buffer_adopt for any device: the memory is the host's, and no kernel of the device may use it. */
 HR_MUST_USE hr_status hr__buffer_adopt(hr_device *device, size_t bytes, void *address, void (*release)(void *arg),
                                        void *arg, hr_buffer **out_buffer);
-/* hr_buffer_create for `count` sizes at once. On failure none is created. */
-HR_MUST_USE hr_status hr__buffers_create(hr_device *device, size_t count, const size_t *bytes, hr_buffer **out_buffers);
-/* hr_buffer_release for each of `count` buffers, none of which is NULL. */
+/* hr_buffer_release for each of `count` buffers. */
 void hr__buffers_release(size_t count, hr_buffer *const *buffers);
-/* Turns the caller's references into references of in-flight work. */
+/* Turns the caller's references of buffers that are not NULL into references of in-flight work. */
 void hr__buffers_send(size_t count, hr_buffer *const *buffers);
 void hr__buffers_arrive(size_t count, hr_buffer *const *buffers);
 
