@@ -234,7 +234,7 @@ work on the same machine). "nothing" is a plug-in that records nothing (`HEADRAC
 |---|---:|---:|---:|
 | `jit(x + 1)` of 4 floats | 3.60 | 3.24 | 2.61 |
 | `x + y` of 4 floats, eager | 5.05 | 4.64 | 4.05 |
-| `jit` with 100 inputs and outputs | 147 | 125 | 102 |
+| `jit` with 100 inputs and outputs | 158 | 131 | 103 |
 | `device_put` of 4 MiB | 142 | 112 | 111 |
 | `np.asarray(jit(x + 1))` of 4 floats | 4.01 | 4.05 | 3.47 |
 

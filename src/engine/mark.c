@@ -120,20 +120,29 @@ hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_statu
 
 /* ---- the state of a buffer ---- */
 
-/* Work that was begun early (hr_queue_submit_early) is no reference of in-flight work: it is ended here. Of which
- * buffers the work is that a device beside the host has not ended is not known. */
+static int64_t references_of(const hr_buffer *buffer) {
+  return atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire);
+}
+
+/* Pending records have a reference of their buffers, and so has work: some that was begun early is ended here, as it is
+ * no reference of in-flight work (hr_queue_submit_early). Of which buffers the work is that a device beside the host
+ * has not ended is not known. */
 static bool is_pending(hr_stream *stream, const hr_buffer *buffer) {
-  hr__device_settle(stream->device);
-  return hr__streams_use(stream, buffer) ||
-         atomic_load_explicit(&((hr_buffer *)buffer)->count, memory_order_acquire) >= HR__BUFFER_ON_ITS_WAY ||
-         hr__lane_may_run(stream->lane);
+  if (references_of(buffer) > 1) {
+    hr__device_settle(stream->device);
+    if (hr__streams_use(stream, buffer) || references_of(buffer) >= HR__BUFFER_ON_ITS_WAY) {
+      return true;
+    }
+  }
+  return hr__lane_may_run(stream->lane);
 }
 
 hr_buffer_state hr_buffer_status(hr_stream *stream, const hr_buffer *buffer, hr_status *out_failure) {
   hr_status failure = HR_OK;
   hr_buffer_state state = is_pending(stream, buffer) ? HR_BUFFER_PENDING : HR_BUFFER_DONE;
-  if (state == HR_BUFFER_DONE && (failure = hr__buffer_failure(buffer)) != HR_OK) {
-    state = HR_BUFFER_FAILED;
+  if (state == HR_BUFFER_DONE && hr__buffer_is_invalid(buffer)) {
+    failure = hr__buffer_failure(buffer);
+    state = failure != HR_OK ? HR_BUFFER_FAILED : state;
   }
   if (out_failure != NULL) {
     *out_failure = failure;

@@ -219,21 +219,22 @@ hr_status hr__graph_instance_make(hr_session *session, const hr_graph *graph, co
 
 typedef struct running {
   int param_count, result_count, own_count;
-  hr_tensor *copies;   /* of parameters, with references; without a buffer: none */
   hr_buffer **buffers; /* of the parameters, then of the results that are none; the latter with references */
+  hr_buffer **copies;  /* of parameters, with references; NULL: none */
 } running;
 
-/* A copy without gaps, whatever the order of x's strides. */
-static hr_status copy_row_major(hr_stream *stream, const hr_tensor *x, hr_tensor *out) {
-  *out = *x;
-  out->offset = 0;
-  hr_tensor_set_row_major(out);
-  HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(stream), hr__tensor_bytes(x), &out->buffer));
-  const hr_view from = hr_tensor_view(x), to = hr_tensor_view(out);
+/* The buffer of a copy without gaps, whatever the order of x's strides. */
+static hr_status copy_row_major(hr_stream *stream, const hr_tensor *x, hr_buffer **out_buffer) {
+  hr_tensor out = *x;
+  out.offset = 0;
+  hr_tensor_set_row_major(&out);
+  HR_RETURN_IF_ERROR(hr_buffer_create(hr_stream_device(stream), hr__tensor_bytes(x), &out.buffer));
+  const hr_view from = hr_tensor_view(x), to = hr_tensor_view(&out);
   hr_status status = hr_stream_record(stream, HR_OP_COPY, NULL, 1, &from, 1, &to);
   if (status != HR_OK) {
-    hr_tensor_release(out);
+    hr_tensor_release(&out);
   }
+  *out_buffer = out.buffer;
   return status;
 }
 
@@ -247,7 +248,7 @@ static hr_status find_buffer(hr_stream *stream, running *r, const hr__graph_inst
   if (of->uses[i] &&
       (x->offset != 0 || !hr_tensor_is_row_major(x) || hr_buffer_bytes(x->buffer) < hr__tensor_bytes(x))) {
     HR_RETURN_IF_ERROR(copy_row_major(stream, x, &r->copies[i]));
-    r->buffers[i] = r->copies[i].buffer;
+    r->buffers[i] = r->copies[i];
   }
   return HR_OK;
 }
@@ -283,19 +284,22 @@ hr_status hr__graph_instance_run(hr_stream *stream, const hr__graph_instance *of
   int variables = (int)of->graph->variables.count;
   running r = {.param_count = (int)of->graph->inputs.count + variables,
                .result_count = (int)of->graph->outputs.count + variables};
-  r.copies = hr_calloc((size_t)r.param_count + 1, sizeof *r.copies);
-  r.buffers = hr_calloc((size_t)(r.param_count + r.result_count) + 1, sizeof *r.buffers);
-  hr_status status = r.copies != NULL && r.buffers != NULL ? append(stream, &r, of, params) : no_memory("a run");
+  size_t count = (size_t)(r.param_count + r.result_count);
+  r.buffers = hr_calloc(count + (size_t)r.param_count + 1, sizeof *r.buffers);
+  if (r.buffers == NULL) {
+    return no_memory("a run");
+  }
+  r.copies = r.buffers + count;
+  hr_status status = append(stream, &r, of, params);
   if (status == HR_OK) {
     give_results(&r, of, params, out_results);
   }
   for (int i = 0; status != HR_OK && i < r.own_count; ++i) {
     hr_buffer_release(r.buffers[r.param_count + i]);
   }
-  for (int i = 0; r.copies != NULL && i < r.param_count; ++i) {
-    hr_tensor_release(&r.copies[i]);
+  for (int i = 0; i < r.param_count; ++i) {
+    hr_buffer_release(r.copies[i]);
   }
-  hr_free(r.copies);
   hr_free(r.buffers);
   return status;
 }

@@ -7,9 +7,45 @@
 
 #include "plugin.h"
 
+enum { FREE_MAX = 1024 };
+
+/* Free structs: the results of a program are created and destroyed together, and malloc is slow with many equal blocks.
+ * A thread takes the whole list to use it. Each has the number of structs from it on. */
+static _Atomic(pjrt_buffer *) free_structs;
+
+/* Makes `list` the list, and frees one that another thread has made meanwhile. */
+static void put_list(pjrt_buffer *list) {
+  pjrt_buffer *other = atomic_exchange(&free_structs, list);
+  while (other != NULL) {
+    pjrt_buffer *next = other->next;
+    free(other);
+    other = next;
+  }
+}
+
+static pjrt_buffer *take_struct(void) {
+  pjrt_buffer *first = atomic_exchange(&free_structs, NULL);
+  if (first == NULL) {
+    return malloc(sizeof *first);
+  }
+  put_list(first->next);
+  return first;
+}
+
+static void return_struct(pjrt_buffer *buffer) {
+  buffer->next = atomic_exchange(&free_structs, NULL);
+  buffer->free_count = 1 + (buffer->next != NULL ? buffer->next->free_count : 0);
+  if (buffer->free_count > FREE_MAX) {
+    put_list(buffer->next);
+    free(buffer);
+  } else {
+    put_list(buffer);
+  }
+}
+
 pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_memory *memory, pjrt_type type,
                                const pjrt_memory_layout *layout, const hr_tensor *tensor) {
-  pjrt_buffer *buffer = malloc(sizeof *buffer);
+  pjrt_buffer *buffer = take_struct();
   if (buffer != NULL) {
     buffer->device = device, buffer->memory = memory != NULL ? memory : &device->memories[0];
     buffer->type = type, buffer->tensor = *tensor, buffer->layout = layout;
@@ -101,7 +137,7 @@ pjrt_error *hrj_Buffer_Destroy(pjrt_args_self *args) {
   if (buffer != NULL) {
     hrj_buffer_delete(buffer);
     hrj_late_forget(buffer);
-    free(buffer);
+    return_struct(buffer);
   }
   return NULL;
 }

@@ -110,13 +110,14 @@ static bool has_strides(const hr_tensor *result, const hr_tensor *wanted) {
 /* Replaces a result that is a number, a part of a buffer, or a view with other strides than its layout's by a tensor
  * that fills its own. */
 static hr_status settle_result(const call *c, int index, hr_tensor *result) {
-  hr_tensor wanted = c->executable->outputs[index];
-  size_t bytes = (size_t)hr_tensor_count(&wanted) * hr_dtype_size(wanted.dtype);
-  if (result->buffer != NULL && result->dtype == wanted.dtype && result->offset == 0 && has_strides(result, &wanted) &&
+  const hr_tensor *type = &c->executable->outputs[index];
+  size_t bytes = (size_t)hr_tensor_count(type) * hr_dtype_size(type->dtype);
+  if (result->buffer != NULL && result->dtype == type->dtype && result->offset == 0 && has_strides(result, type) &&
       hr_buffer_bytes(result->buffer) == bytes) {
-    memcpy(result->strides, wanted.strides, sizeof wanted.strides); /* also of dims of 1 */
+    memcpy(result->strides, type->strides, sizeof type->strides); /* also of dims of 1 */
     return HR_OK;
   }
+  hr_tensor wanted = *type;
   HR_RETURN_IF_ERROR(hr_buffer_create(c->device->device, bytes, &wanted.buffer));
   hr_view from = hr_tensor_view(result), to = hr_tensor_view(&wanted);
   hr_status status = bytes > 0 ? hr_stream_record(c->device->stream, HR_OP_COPY, NULL, 1, &from, 1, &to) : HR_OK;
@@ -145,6 +146,9 @@ static hr_status spread_results(call *c) {
   const pjrt_executable *executable = c->executable;
   int held = executable->graph_output_count - executable->has_effects;
   c->effects = executable->has_effects ? c->results[held].buffer : NULL;
+  if (held == executable->main.output_count) { /* there are no tokens */
+    return HR_OK;
+  }
   for (int i = executable->main.output_count - 1; i >= held; --i) {
     if (executable->main.outputs[i] != HR_STABLEHLO_TOKEN) {
       c->results[i] = c->results[--held];

@@ -167,6 +167,8 @@ struct pjrt_buffer {
   const pjrt_memory_layout *layout; /* of the tensor's strides */
   bool is_borrowed;                 /* its memory is the caller's, who may write it when the buffer is deleted */
   _Atomic(hrj_late *) late;         /* contents that may not have come yet (late.c); NULL: they have */
+  pjrt_buffer *next;                /* of a free struct (buffer.c) */
+  int free_count;
 };
 
 /* A buffer of a tensor with the strides of a layout, in `memory` of the device, or in the device's first one (NULL). It
