@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/context.h"
 #include "base/env.h"
 #include "base/gpu_model.h"
@@ -19,10 +20,12 @@ enum { DIALECTS = HR_DIALECT_CUDA + 1 };
 /* A context's. */
 typedef struct provider_lists {
   hr_mutex mutex;
-  const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1]; /* the available ones; NULL-terminated */
-  atomic_bool are_open[DIALECTS];                          /* set when its list is complete */
-  bool is_known[HR_OP_COUNT];                              /* a library has prepared such an operation */
-  hr_thread opener;                                        /* opens the host's before they are needed */
+  const hr_provider *open[DIALECTS][HR_PROVIDERS_MAX + 1];     /* the available ones; NULL-terminated */
+  atomic_bool are_open[DIALECTS];                              /* set when its list is complete */
+  const hr_provider *const *_Atomic of[DIALECTS][HR_OP_COUNT]; /* those that may run a row; NULL: not listed yet */
+  hr_arena arena;                                              /* of these lists */
+  bool is_known[HR_OP_COUNT];                                  /* a library has prepared such an operation */
+  hr_thread opener;                                            /* opens the host's before they are needed */
   bool opens_early;
   hr_thread generator; /* makes code of libraries before it is needed */
   hr_mutex generating; /* held meanwhile */
@@ -49,6 +52,7 @@ static void stop_lists(void *part) {
 
 static void fini_lists(void *part) {
   provider_lists *lists = part;
+  hr_arena_fini(&lists->arena);
   hr_mutex_fini(&lists->mutex);
   hr_mutex_fini(&lists->generating);
 }
@@ -109,6 +113,47 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect) {
     hr__contexts_stop_at_exit();
   }
   return lists->open[dialect];
+}
+
+static bool may_run(const hr_provider *provider, hr_op op) {
+  return provider->runs == NULL || provider->runs(op);
+}
+
+/* The list is locked. */
+static const hr_provider *const *list_of(provider_lists *lists, const hr_provider *const *all, hr_op op) {
+  size_t count = 0;
+  for (int i = 0; all[i] != NULL; ++i) {
+    count += may_run(all[i], op);
+  }
+  const hr_provider **list = hr_arena_alloc(&lists->arena, (count + 1) * sizeof(hr_provider *));
+  if (list == NULL) {
+    return all;
+  }
+  const hr_provider **end = list;
+  for (int i = 0; all[i] != NULL; ++i) {
+    if (may_run(all[i], op)) {
+      *end++ = all[i];
+    }
+  }
+  *end = NULL;
+  return list;
+}
+
+const hr_provider *const *hr__algorithms_providers_of(hr_dialect dialect, hr_op op) {
+  provider_lists *lists = own_lists();
+  const hr_provider *const *list = atomic_load_explicit(&lists->of[dialect][op], memory_order_acquire);
+  if (list != NULL) {
+    return list;
+  }
+  const hr_provider *const *all = hr__algorithms_providers(dialect);
+  hr_mutex_lock(&lists->mutex);
+  list = atomic_load_explicit(&lists->of[dialect][op], memory_order_relaxed);
+  if (list == NULL) {
+    list = list_of(lists, all, op);
+    atomic_store_explicit(&lists->of[dialect][op], list, memory_order_release);
+  }
+  hr_mutex_unlock(&lists->mutex);
+  return list;
 }
 
 /* ---- opening them early ---- */
@@ -219,7 +264,7 @@ static bool asks_library(hr_device *device, const hr_provider *provider, const h
 
 bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *node) {
   hr_device *device = ctx;
-  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
+  const hr_provider *const *providers = hr__algorithms_providers_of(device->driver->dialect, node->op);
   hr_node plain = *node;
   plain.epilogue_count = 0;
   for (int i = 0; providers[i] != NULL; ++i) {
@@ -232,12 +277,7 @@ bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *no
 
 bool hr__algorithms_may_keep(void *ctx, hr_op op) {
   const hr_device *device = ctx;
-  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
-  bool may = false;
-  for (int i = 0; !may && providers[i] != NULL; ++i) {
-    may = providers[i]->runs == NULL || providers[i]->runs(op);
-  }
-  return may;
+  return hr__algorithms_providers_of(device->driver->dialect, op)[0] != NULL;
 }
 
 hr_status hr__library_check(const hr_device *device, hr_op op) {

@@ -33,6 +33,9 @@ typedef struct hr_ready {
 /* The available providers of a dialect, in order of preference, NULL-terminated; the first call opens them. Those of a
  * device include the host's providers of library rows, for nodes that no other provider accepts (host_fallback.h). */
 const hr_provider *const *hr__algorithms_providers(hr_dialect dialect);
+/* Those of them that may run a row's nodes, in the same order: the list that nodes of the row are prepared and timed
+ * with. Each row's is made once; without memory for it, all are listed. */
+const hr_provider *const *hr__algorithms_providers_of(hr_dialect dialect, hr_op op);
 /* Opens a host's providers on a thread of its own; done once, in the default context. A failure is met again, and
  * reported, where they are needed. */
 void hr__algorithms_open_early(const hr_device *device);

@@ -81,22 +81,26 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   return HR_OK;
 }
 
+static const hr_provider *const *providers_of(const hr_device *device, const hr_node *node) {
+  return hr__algorithms_providers_of(device->driver->dialect, node->op);
+}
+
 /* The tuning-cache entry of the step; NULL: it is not tuned. */
 static hr_tuning_entry *find_entry(const hr_instance *instance, hr_device *device, const hr_exec_step *step) {
   bool is_fixed = atomic_load_explicit(&device->is_deterministic, memory_order_relaxed);
   int64_t flops = instance->plan->costs[step - instance->steps].flops;
   bool is_worth = flops >= (device->properties.is_host ? CHOICE_FLOPS_MIN : CHOICE_FLOPS_MIN_DEVICE);
+  const hr_node *node = hr__step_source(instance, step)->node;
   return !is_fixed && device->properties.has_contents && is_worth
-             ? hr__algorithms_find_entry(hr__algorithms_providers(device->driver->dialect), device,
-                                         &instance->plan->schedule.program, hr__step_source(instance, step)->node)
+             ? hr__algorithms_find_entry(providers_of(device, node), device, &instance->plan->schedule.program, node)
              : NULL;
 }
 
 /* Prepares the node, and starts autotuning if it is worth it and no result is known. */
 static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step *step) {
-  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   const hr_program *program = &instance->plan->schedule.program;
   const hr_node *node = hr__step_source(instance, step)->node;
+  const hr_provider *const *providers = providers_of(device, node);
   bool is_host = device->properties.is_host;
   hr_step_call *call = step->call;
   hr_tuning_entry *tuning_entry = find_entry(instance, device, step);
@@ -535,12 +539,12 @@ static bool have_same_numbers(const hr_step_numbers *n, int a, int b) {
 
 /* Gives the step's library call the new numbers in place; false: it has to be released and prepared. Dims that come
  * once are not tuned. */
-static bool renumber_call(const hr_instance *instance, hr_device *device, const hr_provider *const *providers, int i) {
+static bool renumber_call(const hr_instance *instance, hr_device *device, int i) {
   const hr_exec_step *step = &instance->steps[i];
+  const hr_node *node = hr__step_source(instance, step)->node;
   hr_step_call *call = step->call;
-  if (call->ready.prepared == NULL ||
-      !hr__ready_renumber(providers, &instance->plan->schedule.program, hr__step_source(instance, step)->node,
-                          find_entry(instance, device, step), &call->ready)) {
+  if (call->ready.prepared == NULL || !hr__ready_renumber(providers_of(device, node), &instance->plan->schedule.program,
+                                                          node, find_entry(instance, device, step), &call->ready)) {
     return false;
   }
   hr__tuning_release(call->tuning);
@@ -566,12 +570,10 @@ static bool follow_call(const hr_instance *instance, const hr_step_numbers *n, i
 
 /* Renumbers the changed library calls for which that is possible, and notes them. */
 static void renumber_calls(const hr_instance *instance, hr_device *device, const hr_step_numbers *n) {
-  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
   for (int i = 0; i < instance->step_count; ++i) {
     bool is_changed_call = n->is_changed[i] && instance->steps[i].kind == HR_STEP_LIBRARY;
     bool is_follower = is_changed_call && instance->steps[i].call->like != NULL;
-    n->is_done[i] =
-        is_changed_call && (is_follower ? follow_call(instance, n, i) : renumber_call(instance, device, providers, i));
+    n->is_done[i] = is_changed_call && (is_follower ? follow_call(instance, n, i) : renumber_call(instance, device, i));
   }
 }
 
@@ -622,8 +624,8 @@ static void tune_call(const hr_instance *instance, hr_device *device, const hr_e
   if (call->like != NULL) {
     call->tuning = call->like->call->tuning;
   } else if (entry != NULL) {
-    call->tuning = hr__tuning_create(device, hr__algorithms_providers(device->driver->dialect), program,
-                                     hr__step_source(instance, step)->node, &call->ready.algorithm, entry);
+    const hr_node *node = hr__step_source(instance, step)->node;
+    call->tuning = hr__tuning_create(device, providers_of(device, node), program, node, &call->ready.algorithm, entry);
   }
 }
 

@@ -1,4 +1,5 @@
 /* Providers and the algorithms that they list: none is left out. */
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +61,33 @@ HR_TEST(every_provider_that_opens_is_listed_in_order) {
       }
     }
     HR_ASSERT(listed[count] == NULL);
+  }
+}
+
+static bool may_run(const hr_provider *provider, hr_op op) {
+  return provider->runs == NULL || provider->runs(op);
+}
+
+HR_TEST(a_row_lists_the_providers_that_may_run_it) {
+  for (int dialect = 0; dialect <= HR_DIALECT_CUDA; ++dialect) {
+    for (int op = HR_OP_NONE; op < HR_OP_COUNT; ++op) {
+      const hr_provider *const *of = hr__algorithms_providers_of((hr_dialect)dialect, (hr_op)op);
+      for (const hr_provider *const *all = hr__algorithms_providers((hr_dialect)dialect); *all != NULL; ++all) {
+        if (may_run(*all, (hr_op)op)) {
+          HR_ASSERT(*of++ == *all);
+        }
+      }
+      HR_ASSERT(*of == NULL);
+    }
+  }
+}
+
+HR_TEST(a_product_is_not_passed_to_providers_of_convolutions) {
+  const hr_provider *const *products = hr__algorithms_providers_of(HR_DIALECT_HOST, HR_OP_MATMUL);
+  HR_ASSERT(products == hr__algorithms_providers_of(HR_DIALECT_HOST, HR_OP_MATMUL)); /* the list is made once */
+  HR_ASSERT(products[0] != NULL);
+  for (int i = 0; products[i] != NULL; ++i) {
+    HR_ASSERT(strcmp(products[i]->name, "winograd") != 0 && strcmp(products[i]->name, "attention") != 0);
   }
 }
 

@@ -45,8 +45,8 @@ struct hr_provider {
    * are not its own; else an error that names the missing part. Called at each record of such a row: a large library
    * may be loaded here, the first time. */
   hr_status (*has)(hr_op op);
-  /* (optional; NULL: it may run any row) True if it runs some nodes of this row. If no provider of a dialect does,
-   * compilations need not ask about its nodes. */
+  /* (optional; NULL: it may run any row) True if it runs some nodes of this row. The engine passes no others to the
+   * members below, and lists no algorithms for them. */
   bool (*runs)(hr_op op);
   /* A node with epilogues is supported only if they are applied before the result is stored, at almost no cost. The
    * bits must be those that the rows of ops.def give after the contraction alone (a sum that overflowed to -infinity
@@ -102,8 +102,12 @@ HR_MUST_USE static inline hr_status hr__provider_open(const hr_provider *provide
   return provider->open != NULL ? provider->open() : HR_OK;
 }
 
-/* A provider's `runs`: contractions alone. */
+/* A provider's `runs`: contractions alone; of these products of matrices, convolutions and their gradients for data, or
+ * gradients for weights. */
 bool hr__provider_runs_contractions(hr_op op);
+bool hr__provider_runs_products(hr_op op);
+bool hr__provider_runs_windows(hr_op op);
+bool hr__provider_runs_weight_gradients(hr_op op);
 /* A provider's `release` of a prepared object that is one block of the host allocator. */
 void hr__provider_release(hr_prepared *prepared);
 

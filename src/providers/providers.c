@@ -36,6 +36,18 @@ bool hr__provider_runs_contractions(hr_op op) {
   return hr_op_table(op)->family == HR_FAMILY_CONTRACTION;
 }
 
+bool hr__provider_runs_products(hr_op op) {
+  return op == HR_OP_MATMUL;
+}
+
+bool hr__provider_runs_windows(hr_op op) {
+  return op == HR_OP_CONV || op == HR_OP_CONV_BACKWARD_DATA;
+}
+
+bool hr__provider_runs_weight_gradients(hr_op op) {
+  return op == HR_OP_CONV_BACKWARD_WEIGHT;
+}
+
 void hr__provider_release(hr_prepared *prepared) {
   hr_free(prepared);
 }

@@ -484,7 +484,7 @@ static size_t footprint(const hr_prepared *p) {
 const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .name = "gemv",
     .is_apart = true,
-    .runs = hr__provider_runs_contractions,
+    .runs = hr__provider_runs_products,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,
