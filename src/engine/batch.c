@@ -11,10 +11,13 @@
  * because a later step may write where an earlier one's buffer died. Steps that write parts of one buffer are compared
  * by the range of bytes that they reach, so that norms may go to one list.
  *
+ * On one thread of a host no kernels run side by side, and each is a launch by itself: new dims then find no batches.
+ *
  * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a
  * batch: it would find less of its data in the cache when it reads it again.
  */
 #include "base/integer.h"
+#include "base/thread.h"
 #include "engine/instance.h"
 
 enum { BATCH_MAX = 256 };
@@ -150,6 +153,10 @@ static bool can_join(const hr_instance *instance, int first, int next, const tou
   return joins;
 }
 
+static bool runs_batches(const hr_instance *instance) {
+  return !instance->plan->device_kind.properties.is_host || hr_thread_count() > 1;
+}
+
 /* Makes the batch that begins with step `first`; returns the bytes of workspace that it needs. *out_team: it is worth
  * more than one thread. */
 static size_t make_batch(hr_instance *instance, int first, bool *out_team) {
@@ -158,7 +165,7 @@ static size_t make_batch(hr_instance *instance, int first, bool *out_team) {
   head->batch = 1;
   head->workspace_offset = 0;
   *out_team = false;
-  if (!can_be_in_batch(head)) {
+  if (!runs_batches(instance) || !can_be_in_batch(head)) {
     return workspace;
   }
   const hr_place *places = instance->plan->schedule.places;

@@ -2,6 +2,7 @@
  * bits. */
 #include "hr_test.h"
 
+#include "base/thread.h"
 #include "engine/instance.h"
 #include "headrace/stream.h"
 
@@ -173,6 +174,21 @@ HR_TEST(small_steps_are_worth_a_team_together) {
   HR_ASSERT(m->instance.needs_team);
 }
 
+HR_TEST(steps_of_a_host_run_together_on_several_threads) {
+  int threads = hr_thread_count();
+  made *m = make(2);
+  m->plan.device_kind.properties.is_host = true;
+  hr_thread_count_set(1);
+  HR_ASSERT(!are_together(m));
+  m->plan.device_kind.properties.is_host = false; /* a device has threads of its own */
+  m->instance.kernel_count = 2;
+  HR_ASSERT(are_together(m));
+  m->plan.device_kind.properties.is_host = true;
+  hr_thread_count_set(2);
+  HR_ASSERT(are_together(m));
+  hr_thread_count_set(threads);
+}
+
 /* ---- through a stream ---- */
 
 enum { TENSORS = 24, MOST = 40000, NORMS = TENSORS };
@@ -275,9 +291,12 @@ HR_TEST(batches_have_the_bits_of_single_steps) {
   size_t count = 2 * TENSORS * MOST + NORMS;
   float *single = hr_malloc(count * sizeof *single), *together = hr_malloc(count * sizeof *together);
   HR_ASSERT(single != NULL && together != NULL);
+  int threads = hr_thread_count();
+  hr_thread_count_set(2);
   run_updates(HR_MODE_STRICT, single);
   hr_stats stats = run_updates(HR_MODE_FUSE, together);
   HR_ASSERT_BYTES_EQ(together, single, count * sizeof *single);
+  hr_thread_count_set(threads);
   HR_ASSERT(stats.groups > 0 && stats.kernels * 2 < stats.groups);
   hr_free(single);
   hr_free(together);
