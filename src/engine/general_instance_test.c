@@ -789,6 +789,42 @@ static void expect_apart(const hr_schedule *schedule, int64_t depth, int64_t lar
   HR_ASSERT_EQ(schedule->arena_bytes, PRODUCTS * hr_align_up((size_t)largest * sizeof(float), HR_PLACE_ALIGNMENT));
 }
 
+/* -x of so many rows, which is one loop over all elements. */
+static void expect_negated(user *u, int64_t rows) {
+  enum { ROWS_MAX = 8 };
+  float values[ROWS_MAX * COLUMNS], negated[ROWS_MAX * COLUMNS] = {0};
+  int64_t dims[2] = {rows, COLUMNS}, strides[2] = {COLUMNS, 1};
+  hr_view in = {.dtype = HR_DTYPE_F32, .rank = 2, .dims = dims, .strides = strides}, out = in;
+  for (int i = 0; i < ROWS_MAX * COLUMNS; ++i) {
+    values[i] = (float)i;
+  }
+  HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &in.buffer));
+  HR_ASSERT_OK(hr_buffer_create(u->device, (size_t)rows * COLUMNS * sizeof(float), &out.buffer));
+  HR_ASSERT_OK(hr_stream_write(u->stream, &in, values));
+  HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_NEG, NULL, 1, &in, 1, &out));
+  HR_ASSERT_OK(hr_stream_read(u->stream, &out, negated));
+  for (int64_t i = 0; i < rows * COLUMNS; ++i) {
+    HR_ASSERT_EQ(negated[i], -values[i]);
+  }
+  hr_buffer_release(in.buffer);
+  hr_buffer_release(out.buffer);
+}
+
+/* Its dims are in range, but of another class. */
+HR_TEST(one_row_is_another_structure_than_the_one_before) {
+  user u;
+  open_user(&u);
+  for (int64_t rows = 2; rows <= 4; ++rows) {
+    expect_negated(&u, rows);
+  }
+  hr_stats before = stats_of(&u);
+  expect_negated(&u, 5);
+  HR_ASSERT_EQ(stats_of(&u).general_plans, before.general_plans + 1);
+  expect_negated(&u, 1);
+  HR_ASSERT_EQ(stats_of(&u).general_plans, before.general_plans + 1);
+  close_user(&u);
+}
+
 HR_TEST(temporaries_of_new_dims_keep_apart) {
   enum { TAUGHT = 300 };
   user u;

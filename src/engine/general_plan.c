@@ -29,7 +29,7 @@ typedef struct general {
   int64_t unit[VARIABLES_MAX];               /* the power of two that divides all samples, up to UNIT_MAX */
   HR_VECTOR(hr_polynomial) polynomials;      /* of words and numbers, then of estimates */
   size_t exact_count;                        /* of the former, which must have values */
-  HR_VECTOR(int8_t) classes;                 /* of the model's numbers; -1: only words have it */
+  HR_VECTOR(int8_t) classes;                 /* of the model's; -1: only sizes of buffers have it */
   hr_number_terms words, numbers, estimates; /* those that vary, and their polynomials */
   size_t key_words, record_count, buffer_count, local_count; /* of the model's key */
   bool has_layouts;
@@ -214,9 +214,18 @@ static void drop_repeated(const hr_key *key, const uint64_t *names, hr_key_uses 
   hr_table_fini(&first);
 }
 
+/* The words of records have the classes of the model's, too: those of their polynomials. */
+static void find_word_classes(general *g, size_t word_count) {
+  for (size_t i = 0; i < g->words.count && g->words.data[i].at < word_count; ++i) {
+    const hr_number_term *t = &g->words.data[i];
+    g->classes.data[t->value] = (int8_t)hr__number_class((int64_t)g->sample.words[t->at]);
+  }
+}
+
 /* Keeps what has_structure needs; it is never true without memory, or if what windows leave has to be computed. */
 static void keep_structure(general *g, const hr_key *key) {
   size_t *varying = hr_malloc((g->words.count + 1) * sizeof *varying);
+  find_word_classes(g, key->word_count);
   uint64_t *names = name_words(g, key);
   g->key_words = key->word_count, g->record_count = key->record_count;
   g->buffer_count = key->buffer_count, g->local_count = key->local_count;
@@ -297,19 +306,15 @@ static bool has_counts(const general *g, const hr_key *key) {
          g->has_layouts == (key->layouts != NULL);
 }
 
-/* True if the key's numbers that vary have the model's classes. */
-static bool has_classes(const general *g, const hr_key *key) {
-  const uint64_t *model = g->sample.words, *shapes = model + key->word_count, *layouts = shapes + key->buffer_count;
-  for (size_t i = 0; i < g->words.count && g->words.data[i].at < key->word_count; ++i) {
-    size_t at = g->words.data[i].at;
-    if (hr__number_class((int64_t)key->words[at]) != hr__number_class((int64_t)model[at])) {
-      return false;
-    }
-  }
+/* True if the buffers of a key that has_words have the model's classes: of those that vary, the bytes or the layout do.
+ */
+static bool has_buffer_classes(const general *g, const hr_key *key) {
+  const uint64_t *shapes = g->sample.words + key->word_count, *layouts = shapes + key->buffer_count;
   bool are = true, has = key->layouts != NULL;
-  for (size_t i = 0; are && i < key->buffer_count; ++i) {
-    are = hr__key_buffer_class(key->shapes[i], has ? key->layouts[i] : 0) ==
-          hr__key_buffer_class(shapes[i], has ? layouts[i] : 0);
+  for (size_t i = g->words.count; are && i-- > 0 && g->words.data[i].at >= key->word_count;) {
+    size_t buffer = (g->words.data[i].at - key->word_count) % key->buffer_count;
+    are = hr__key_buffer_class(key->shapes[buffer], has ? key->layouts[buffer] : 0) ==
+          hr__key_buffer_class(shapes[buffer], has ? layouts[buffer] : 0);
   }
   return are;
 }
@@ -317,7 +322,7 @@ static bool has_classes(const general *g, const hr_key *key) {
 /* True if a key that has_words has the structure of the model's, so that its hash need not be computed. */
 static bool has_structure(const general *g, const hr_key *key) {
   return g->overlaps != 0 && g->record_count == key->record_count && g->local_count == key->local_count &&
-         memcmp(g->locals, key->locals, key->local_count * sizeof *g->locals) == 0 && has_classes(g, key) &&
+         memcmp(g->locals, key->locals, key->local_count * sizeof *g->locals) == 0 && has_buffer_classes(g, key) &&
          hr__key_hash_uses(key, &g->uses) == g->overlaps;
 }
 
@@ -342,7 +347,7 @@ static double distance(const general *g, const int64_t *x) {
   return most;
 }
 
-/* True if the numbers with these values have the model's classes. */
+/* True if the numbers and words with these values have the model's classes. */
 static bool has_number_classes(const general *g, const int64_t *values) {
   bool has = true;
   for (size_t i = 0; has && i < g->classes.count; ++i) {
