@@ -151,9 +151,10 @@ typedef enum hr_mode {
  * other streams' pending work may be committed. Other work of two streams may run at the same time, if the driver can
  * do that. The failures of a stream concern another one only if it uses a buffer that is invalid because of them. */
 HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out_stream);
-/* Opens the libraries of a host device on a thread of its own, while the caller records its first operations. Without
- * it the first commit opens them, and waits some tens of milliseconds. From then on another thread generates the code
- * of a library that a record will probably need. Once for the process; never fails. */
+/* Opens the libraries of a host device on a thread of its own, while the caller records its first operations; if work
+ * has one thread, at once. Without it the first commit opens them, and waits some tens of milliseconds. From then on
+ * another thread generates the code of a library that a record will probably need. Once for the process; never
+ * fails. */
 HR_API void hr_stream_open_libraries(hr_stream *stream);
 /* Waits for these threads, if they run. A caller of hr_stream_open_libraries calls it before exit(), which frees a
  * library's memory even while another thread opens it. */

@@ -176,7 +176,9 @@ void hr__algorithms_open_early(const hr_device *device) {
                    device->properties.has_contents && hr__context() == &hr__context_first;
   lists->opens_early |= is_wanted;
   hr_mutex_unlock(&lists->mutex);
-  if (is_wanted && may_have_threads()) {
+  if (is_wanted && !may_have_threads()) {
+    open_host_providers(NULL);
+  } else if (is_wanted) {
     hr__contexts_stop_at_exit();
     hr_mutex_lock(&lists->mutex);
     hr_status_ignore(hr_thread_start("headrace-open", open_host_providers, NULL, &lists->opener));

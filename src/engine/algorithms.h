@@ -36,8 +36,8 @@ const hr_provider *const *hr__algorithms_providers(hr_dialect dialect);
 /* Those of them that may run a row's nodes, in the same order: the list that nodes of the row are prepared and timed
  * with. Each row's is made once; without memory for it, all are listed. */
 const hr_provider *const *hr__algorithms_providers_of(hr_dialect dialect, hr_op op);
-/* Opens a host's providers on a thread of its own; done once, in the default context. A failure is met again, and
- * reported, where they are needed. */
+/* Opens a host's providers on a thread of its own, or at once if work has one thread; done once, in the default
+ * context. A failure is met again, and reported, where they are needed. */
 void hr__algorithms_open_early(const hr_device *device);
 /* A contraction is recorded: if a library will generate code for all such calls, a thread begins with it. True: later
  * records need not be shown. */

@@ -39,6 +39,25 @@ static void record_product(hr_stream *stream, int64_t rows, hr_dtype dtype) {
   }
 }
 
+/* In a child, since the first call counts. */
+HR_TEST(one_thread_opens_libraries_at_once) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    hr_thread_count_set(1);
+    hr_device *device;
+    hr_stream *stream;
+    HR_ASSERT_OK(hr_device_open("cpu", &device));
+    HR_ASSERT_OK(hr_stream_create(device, &stream));
+    hr_stream_open_libraries(stream);
+    bool is_loaded = hr__dnnl()->version != NULL;
+    _exit(is_loaded == is_open("onednn") ? 0 : 1);
+  }
+  int result = 0;
+  HR_ASSERT(waitpid(child, &result, 0) == child);
+  HR_ASSERT_EQ(result, 0);
+}
+
 HR_TEST(a_recorded_product_of_rows_lets_a_thread_generate_sgemm) {
 #ifdef __SANITIZE_THREAD__
   HR_SKIP("the sanitizer lets no child of a process with threads start its own");

@@ -325,6 +325,13 @@ static void device_count(const tf_platform *platform, int *out_count, tf_status 
   }
 }
 
+/* oneDNN's initialisers touch 12 MB for a moment. Here nothing of the program is in memory yet. The wait is needed, as
+ * a process may exit at any time. */
+static void open_libraries(hr_stream *stream) {
+  hr_stream_open_libraries(stream);
+  hr_libraries_wait();
+}
+
 static hr_status open_device(htf_device *self, int ordinal) {
   char name[64];
   bool has_number = strchr(driver_name(), ':') != NULL;
@@ -332,6 +339,7 @@ static hr_status open_device(htf_device *self, int ordinal) {
   HR_RETURN_IF_ERROR(hr_device_open(name, &self->device));
   HR_RETURN_IF_ERROR(hr_stream_create(self->device, &self->stream));
   HR_RETURN_IF_ERROR(hr_buffer_create(self->device, 0, &self->empty));
+  open_libraries(self->stream);
   hr_device_info info;
   hr_device_describe(self->device, &info);
   snprintf(self->name, sizeof self->name, "Headrace %s: %s", name, info.description);

@@ -32,6 +32,15 @@ def test_round_trip(dtype, dims):
     assert y.numpy().dtype == x.dtype
 
 
+@pytest.mark.skipif("HEADRACE_ONEDNN" not in os.environ, reason="HEADRACE_ONEDNN names no library")
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_libraries_are_open_before_the_program_computes(threads):
+    code = "import os, tensorflow as tf\ntf.constant(1.0).numpy()\n"
+    code += "assert os.path.realpath(os.environ['HEADRACE_ONEDNN']) in open('/proc/self/maps').read()"
+    variables = os.environ | {"HEADRACE_THREADS": threads}
+    subprocess.run([sys.executable, "-c", code], env=variables, check=True, timeout=300)
+
+
 def test_constants_of_arrays():
     """Places, dtypes and errors are those of TensorFlow's own conversion."""
     x = np.arange(6, dtype="float64").reshape(2, 3)
