@@ -827,6 +827,8 @@ HR_TEST(one_row_is_another_structure_than_the_one_before) {
 
 HR_TEST(temporaries_of_new_dims_keep_apart) {
   enum { TAUGHT = 300 };
+  int threads = hr_thread_count();
+  hr_thread_count_set(2); /* so that both exist at a time: one thread hoists nothing */
   user u;
   open_user(&u);
   int64_t largest = 0;
@@ -843,4 +845,5 @@ HR_TEST(temporaries_of_new_dims_keep_apart) {
     expect_apart(&u.stream->cache.general.all[0].instance->plan->schedule, depth, largest);
   }
   close_user(&u);
+  hr_thread_count_set(threads);
 }
