@@ -87,12 +87,15 @@ static hr_status mark_donated(const call *c) {
   return HR_OK;
 }
 
-static void drop_donated(const call *c) {
+/* Borrowed ones come last: what uses them runs before they return to their owner, and their memory takes no results.
+ * The others are dead then. */
+static void drop_donated(const call *c, bool are_borrowed) {
   for (int i = 0; i < c->executable->donated_count; ++i) {
-    if (!is_kept(c, c->executable->donated[i])) {
-      hrj_buffer_return(c->arguments[c->executable->donated[i]]);
-      hr_buffer_donate(c->arguments[c->executable->donated[i]]->tensor.buffer);
-      hrj_buffer_drop(c->arguments[c->executable->donated[i]]);
+    pjrt_buffer *input = c->arguments[c->executable->donated[i]];
+    if (input->is_borrowed == are_borrowed && !is_kept(c, c->executable->donated[i])) {
+      hrj_buffer_return(input);
+      hr_buffer_donate(input->tensor.buffer);
+      hrj_buffer_drop(input);
     }
   }
 }
@@ -264,11 +267,14 @@ static hr_status run_marked(call *c) {
     status = wrap_results(c);
   }
   if (status == HR_OK) {
-    drop_donated(c);
+    drop_donated(c, false);
   } else {
     restore_donated(c, c->executable->donated_count);
   }
   drop_inputs(c, c->executable->main.input_count);
+  if (status == HR_OK) {
+    drop_donated(c, true);
+  }
   return status;
 }
 

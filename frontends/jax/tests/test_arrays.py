@@ -71,6 +71,24 @@ def aligned(count, dtype=np.float32):
 
 
 @pytest.mark.cpu
+@pytest.mark.parametrize("first", [True, False])
+def test_state_is_updated_in_place_beside_donated_memory_of_numpy(first):
+    count = 1 << 16
+    lent = aligned(count)
+    lent[:] = 3
+    own = jax.block_until_ready(jnp.arange(count, dtype=jnp.float32) + 1)
+    place = own.unsafe_buffer_pointer()
+    step = jax.jit(lambda state: {name: x * 0.5 + 1 for name, x in state.items()}, donate_argnums=0)
+    state = step({("a" if first else "z"): jax.device_put(lent), "m": own})
+    lent_result = state["a" if first else "z"]
+    assert state["m"].unsafe_buffer_pointer() == place
+    assert lent_result.unsafe_buffer_pointer() != lent.ctypes.data
+    lent[:] = 0
+    np.testing.assert_array_equal(np.asarray(lent_result), np.full(count, 2.5, np.float32))
+    np.testing.assert_array_equal(np.asarray(state["m"]), (np.arange(count, dtype=np.float32) + 1) * 0.5 + 1)
+
+
+@pytest.mark.cpu
 def test_aligned_memory_is_shared_both_ways():
     x = aligned(1 << 16)
     x[:] = np.arange(1 << 16)
