@@ -48,7 +48,7 @@ static bool is_considered(const hr_trace *trace, const hr_cat_record *cat) {
          hr_shape_is_free(to) && cat->from_dtype == cat->to_dtype &&
          is_whole(piece, cat->from_dtype, cat->rank, cat->from_dims) &&
          is_whole(result, cat->to_dtype, cat->rank, cat->to_dims) &&
-         cat->to_dims[cat->dim] <= 2 * cat->from_dims[cat->dim];
+         cat->to_dims[cat->dim] > cat->from_dims[cat->dim] && cat->to_dims[cat->dim] <= 2 * cat->from_dims[cat->dim];
 }
 
 /* False if products over rows with a pitch would run otherwise than over dense ones: libraries have other kernels, with

@@ -8,7 +8,8 @@
  *
  * A cat is considered if
  *   - its first piece is a whole buffer with contents, which dies with the program;
- *   - its result is new, and the other pieces have no more rows than the first;
+ *   - its result is new, and the other pieces have rows, but no more than the first: a program that writes no row does
+ *     not use the result, which then has no memory to take over;
  *   - the first piece was made by such a cat, too: a cat of a training step, whose pieces come from elsewhere each
  *     time, gets no room;
  *   - no dim in front of the rows is more than 1. Otherwise the rows get a *pitch*, and libraries run some products
