@@ -83,6 +83,7 @@ there. Two programs show more:
   results.
 - **Floats** differ from XLA's in the last digits, because sums have another order. With 1 and 2 threads Headrace's bits
   are the same.
+- **Zeros**: `max` and `min` of 0 and -0 give the second operand if neither is a constant. XLA gives 0 and -0.
 - **Convolutions** skip padding and the holes of a dilated input in every dtype: an infinite weight gives NaN only where
   it meets a 0 of the input. XLA's CPU backend does so for f64 and for transposed convolutions without groups.
 - **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`.

@@ -1,7 +1,9 @@
 """Arrays on the device and back: dtypes, strides, memory that is shared, deletion."""
 
 import gc
+import multiprocessing
 
+import headrace_jax
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -90,6 +92,12 @@ def test_state_is_updated_in_place_beside_donated_memory_of_numpy(first):
 
 @pytest.mark.cpu
 def test_aligned_memory_is_shared_both_ways():
+    """In its own process: memory is copied once a program with callbacks has been compiled."""
+    with multiprocessing.get_context("spawn").Pool(1, headrace_jax.initialize) as pool:
+        pool.apply(check_shared_memory)
+
+
+def check_shared_memory():
     x = aligned(1 << 16)
     x[:] = np.arange(1 << 16)
     on_device = jax.device_put(x)
