@@ -8,59 +8,43 @@ Optimizers, schedules, cells and activations of the program itself, which may do
 plug-in runs this file when it creates a device, as jit.py.
 """
 
-import importlib.abc
-import importlib.util
 import sys
-import warnings
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-LITERALS = (bool, int, float, str, type(None))
+import numpy as np
+
 CALLS_BEFORE = 2  # a call is traced
 KEYS_MAX = 64  # of one optimizer or layer
 DEVICES = ("", None, "/job:localhost/replica:0/task:0/device:HEADRACE:0")
 
 
 def shorten_keras() -> None:
-    """Changes Keras, now or when the program imports it."""
+    """Changes Keras, which TensorFlow has imported if it is there."""
     if "keras" in sys.modules:
-        change_known()
-    else:
-        sys.meta_path.insert(0, Finder())
-
-
-def change_known() -> None:
-    """Changes a Keras whose code is the one that is known here."""
-    try:
         change_keras()
-    except (AttributeError, ImportError) as error:
-        warnings.warn(f"headrace: eager steps of Keras take longer: {error}", stacklevel=2)
 
 
-class Finder(importlib.abc.MetaPathFinder):
-    """Changes Keras behind its import, for which it is asked once."""
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != "keras":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def run_and_change(module: Any) -> None:
-                spec.loader.exec_module = run
-                run(module)
-                change_known()
-
-            spec.loader.exec_module = run_and_change
-        return spec
+def setting_of(value: Any) -> Any:
+    """A value of which equal ones make the same function: numbers, names and lists of them are compared by value."""
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), np.generic)):
+        return type(value), value
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, (list, tuple)):
+        return tuple(map(setting_of, value))
+    if isinstance(value, (set, frozenset)):
+        return frozenset(map(setting_of, value))
+    if isinstance(value, dict):
+        return tuple((name, setting_of(item)) for name, item in value.items())
+    return id(value)  # the function holds it, if it is of use
 
 
-def settings_of(thing: Any) -> tuple:
-    """Numbers and names that a program may change between calls."""
-    return tuple((name, type(value), value) for name, value in vars(thing).items() if type(value) in LITERALS)
+def settings_of(thing: Any) -> Any:
+    """The settings that a program may change between calls."""
+    return setting_of(vars(thing))
 
 
 def change_keras() -> None:
@@ -104,7 +88,7 @@ def change_keras() -> None:
         return tuple((value._datatype_enum(), value._shape_tuple()) for value in tensors) if are_tensors else None
 
     def run(owner: Any, key: Any, tensors: list, body: Callable) -> Any:
-        """What the body makes of tensors, as a function from the third call with a key on."""
+        """The body's results for tensors, by a function from the third call with a key on."""
         known = functions.setdefault(owner, {})
         found = known.get(key, 0)
         if isinstance(found, int):
@@ -134,6 +118,13 @@ def change_keras() -> None:
 
     TFOptimizer._backend_apply_gradients = apply_as_function
 
+    def functions_of(cell: Any) -> tuple:
+        return cell.activation, getattr(cell, "recurrent_activation", cell.activation)
+
+    def is_function(value: Any) -> bool:
+        """False for activations of the program, and for layers, whose settings may change."""
+        return type(value) is types.FunctionType and is_of_keras(value)
+
     def is_plain(cell: Any, state: Any, mask: Any) -> bool:
         """True if a loop computes its results from tensors and variables alone."""
         return (
@@ -141,7 +132,8 @@ def change_keras() -> None:
             and type(state) is list
             and (mask is None or type(mask) is tensor)
             and cell.dropout == cell.recurrent_dropout == 0
-            and is_of_keras(cell.activation, getattr(cell, "recurrent_activation", cell.activation))
+            and cell.activity_regularizer is None
+            and all(is_function(value) for value in functions_of(cell))
         )
 
     def change_loop(layer: Any, *others: Any) -> None:
@@ -149,7 +141,7 @@ def change_keras() -> None:
         loop, layers = layer.inner_loop, (layer, *others)
 
         def loop_as_function(self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
-            is_ours = type(self) in layers and type(training) in LITERALS and is_usual()
+            is_ours = type(self) in layers and isinstance(training, (bool, int, type(None))) and is_usual()
             is_ours = is_ours and is_plain(self.cell, initial_state, mask)
             inputs = [sequences, *initial_state, *([] if mask is None else [mask])] if is_ours else []
             kinds = kinds_of(inputs)
@@ -157,9 +149,8 @@ def change_keras() -> None:
             if not names:
                 return loop(self, sequences, initial_state, mask, training)
             cell, scope = self.cell, get_autocast_scope()
-            functions_of_cell = cell.activation, getattr(cell, "recurrent_activation", None)
             policies = self.compute_dtype, cell.compute_dtype, scope and scope.dtype
-            key = kinds, names, training, functions_of_cell, policies, settings_of(self), settings_of(cell)
+            key = kinds, names, training, functions_of(cell), policies, settings_of(self), settings_of(cell)
 
             def body(sequences: Any, *rest: Any) -> Any:
                 states = list(rest[: len(initial_state)])

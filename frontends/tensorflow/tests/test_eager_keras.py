@@ -105,6 +105,9 @@ def rate_of(value):
         rate_of(keras.optimizers.schedules.ExponentialDecay(0.5, 2, 0.5)),
         rate_of(lambda: 0.25),
         lambda optimizer: setattr(optimizer, "beta_1", 0.1),
+        lambda optimizer: setattr(optimizer, "beta_1", np.float64(0.1)),
+        lambda optimizer: setattr(optimizer, "beta_1", np.array(0.1)),
+        lambda optimizer: setattr(optimizer, "beta_1", tf.constant(0.1)),
         lambda optimizer: setattr(optimizer, "clipvalue", 0.01),
         lambda optimizer: optimizer.iterations.assign(100),
     ],
@@ -115,11 +118,35 @@ def test_settings_that_change(change):
     assert not np.allclose(values[-1], steps_of(keras.optimizers.Adam(0.01))[-1], rtol=1e-5)
 
 
-def test_a_schedule_whose_settings_change():
-    def change(optimizer):
-        optimizer._learning_rate.decay_rate = 0.01
+def test_a_number_of_numpy_in_each_step():
+    def run():
+        optimizer, variable = keras.optimizers.SGD(1.0, momentum=0.5), keras.Variable([0.0])
+        for i in range(8):
+            optimizer.momentum = np.interp(i, [0, 7], [0.1, 0.9])
+            optimizer.apply([tf.constant([1.0])], [variable])
+        return float(variable[0])
 
-    check_steps(lambda: keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.5, 2, 0.9)), change=change)
+    assert run() == pytest.approx(without_functions(run), rel=1e-6)
+
+
+def change_decay(optimizer):
+    optimizer._learning_rate.decay_rate = 0.01
+
+
+def change_values(optimizer):
+    optimizer._learning_rate.values[0] = 0.01
+
+
+@pytest.mark.parametrize("change", [change_decay, change_values])
+def test_a_schedule_whose_settings_change(change):
+    schedules = keras.optimizers.schedules
+    make = {
+        change_decay: lambda: schedules.ExponentialDecay(0.5, 2, 0.9),
+        change_values: lambda: schedules.PiecewiseConstantDecay([100], [0.5, 0.1]),
+    }[change]
+    check_steps(lambda: keras.optimizers.Adam(make()), change=change)
+    values = steps_of(keras.optimizers.Adam(make()), change=change)
+    assert not np.allclose(values[-1], steps_of(keras.optimizers.Adam(make()))[-1], rtol=1e-5)
 
 
 def test_optimizers_and_schedules_of_the_program_stay_eager():
@@ -199,7 +226,8 @@ def results_of(layer, mask=None, training=False, batch=2, calls=5):
             total = tf.add_n([tf.reduce_sum(tf.cast(value, "float32") ** 2) for value in found])
         results += found
         if i >= calls - 2:
-            results += tape.gradient(total, [x, *(v.value for v in layer.trainable_variables)])
+            values = [x, *(v.value for v in layer.trainable_variables)]
+            results += tape.gradient(total, values, unconnected_gradients="zero")
     return [tf.cast(value, "float32").numpy() for value in results]
 
 
@@ -265,6 +293,23 @@ def test_activations_of_the_program_stay_eager():
 
     results_of(make_layer("SimpleRNN", activation=activation))
     assert len(calls) >= 5 * 5
+
+
+def test_activations_that_are_layers_stay_eager():
+    def run():
+        layer = make_layer("SimpleRNN", activation=keras.layers.LeakyReLU(0.5))
+        results = results_of(layer)
+        layer.cell.activation.negative_slope = 0.0
+        return results + results_of(layer)
+
+    for a, b in zip(run(), without_functions(run), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_cells_that_add_losses_stay_eager():
+    layer = keras.layers.RNN(keras.layers.LSTMCell(3, activity_regularizer=keras.regularizers.L2(1.0)))
+    losses = [(layer(tf.ones((2, 5, 3))), float(sum(layer.losses)))[1] for _ in range(5)]
+    assert losses[0] > 0 and losses == [losses[0]] * 5
 
 
 def test_a_loop_is_traced_at_its_third_call(count_calls):
