@@ -15,6 +15,7 @@
 
 #include "base/allocator.h"
 #include "base/hash.h"
+#include "base/table.h"
 #include "core/ir/dtype.h"
 #include "core/ops/op.h"
 
@@ -412,24 +413,62 @@ static uint64_t hash_at(const hr_trace *trace, int64_t i) {
   return i >= 0 ? hash_record(trace, (size_t)i) : trace->history[HR_TRACE_HISTORY - 1 + i];
 }
 
-/* The hash over eight records is cyclic: each step rotates it by a byte and adds a record. The oldest record, by then
- * rotated by seven bytes, is removed by xor. */
+/* The records up to one of them, as many as determine the position of a cut. */
+typedef struct window {
+  uint64_t recent[HR_TRACE_HISTORY]; /* hashes of record i at i modulo the length */
+  uint64_t hash;
+} window;
+
+/* Adds record i, which follows the last one, and gives the window's hash. The sum is cyclic: each step rotates it by a
+ * byte and adds a record. The oldest record, by then rotated by seven bytes, is removed by xor. */
+static uint64_t advance(window *w, const hr_trace *trace, int64_t i) {
+  uint64_t *slot = &w->recent[(size_t)i % HR_TRACE_HISTORY];
+  w->hash ^= rotate(*slot, 8 * (HR_TRACE_HISTORY - 1));
+  *slot = hash_at(trace, i);
+  w->hash = rotate(w->hash, 8) ^ *slot;
+  return hr_hash_mix(HR_HASH_SEED, w->hash);
+}
+
+static uintptr_t times_of(const hr_table *times, uint64_t hash) {
+  return (uintptr_t)hr_table_get(times, hash);
+}
+
+/* Counts windows by their hashes; gives the largest number, or 0 without memory. */
+static uintptr_t count_windows(const hr_trace *trace, int64_t first, hr_table *out_times) {
+  window w = {.hash = 0};
+  uintptr_t most = 0;
+  for (int64_t i = first - (HR_TRACE_HISTORY - 1); i < (int64_t)trace->records.count; ++i) {
+    uint64_t hash = advance(&w, trace, i);
+    uintptr_t times = i >= first ? times_of(out_times, hash) + 1 : 0;
+    if (times > 0 && !hr_table_put(out_times, hash, (void *)times)) {
+      return 0;
+    }
+    most = times > most ? times : most;
+  }
+  return most;
+}
+
+/* The window with the largest hash is the same one in each iteration of a loop. In a loop inside of a loop, those of
+ * the inner one would be cut at another place of the outer one each time: windows that are less than half as frequent
+ * as others come first. */
 size_t hr__trace_cut(const hr_trace *trace) {
-  int64_t count = (int64_t)trace->records.count, first = count / 4;
-  uint64_t recent[HR_TRACE_HISTORY] = {0}; /* of record i at i modulo the length */
-  uint64_t hash = 0, best_hash = 0;
-  int64_t best = count - 1;
+  int64_t count = (int64_t)trace->records.count, first = count / 4, best = count - 1;
+  hr_table times = {.count = 0};
+  uintptr_t most = count_windows(trace, first, &times);
+  window w = {.hash = 0};
+  uint64_t best_hash = 0;
+  bool is_best_rare = false;
   for (int64_t i = first - (HR_TRACE_HISTORY - 1); i < count; ++i) {
-    uint64_t *slot = &recent[(size_t)i % HR_TRACE_HISTORY];
-    hash ^= rotate(*slot, 8 * (HR_TRACE_HISTORY - 1));
-    *slot = hash_at(trace, i);
-    hash = rotate(hash, 8) ^ *slot;
-    uint64_t mixed = hr_hash_mix(HR_HASH_SEED, hash);
-    if (i == first || (i > first && mixed >= best_hash)) {
-      best_hash = mixed;
+    uint64_t hash = advance(&w, trace, i);
+    bool is_rare = 2 * times_of(&times, hash) < most;
+    bool is_better = is_rare != is_best_rare ? is_rare : hash >= best_hash;
+    if (i == first || (i > first && is_better)) {
+      best_hash = hash;
+      is_best_rare = is_rare;
       best = i;
     }
   }
+  hr_table_fini(&times);
   return (size_t)best + 1;
 }
 

@@ -203,7 +203,8 @@ static void loop_step(loop *l, hr_buffer **live, uint32_t place) {
   }
 }
 
-static void run_loop(uint32_t body, size_t limit) {
+/* A body that runs again `inner` times in each iteration, before its last operation. */
+static void run_loop(uint32_t body, uint32_t inner, size_t limit) {
   loop l = {.limit = limit};
   hr_buffer *live[LIVE];
   hr__trace_init(&l.pending, 3);
@@ -215,16 +216,19 @@ static void run_loop(uint32_t body, size_t limit) {
   for (uint32_t i = 0; i < 11; ++i) { /* the records before the loop */
     loop_step(&l, live, 100000 + i);
   }
-  size_t iterations = 8 * (1 + limit / body);
+  size_t length = (size_t)(body - 1) * inner + 1, iterations = 8 * (1 + limit / length);
   int settled = 0;
   for (size_t i = 0; i < iterations; ++i) {
-    for (uint32_t place = 0; place < body; ++place) {
-      loop_step(&l, live, place);
+    for (uint32_t k = 0; k < inner; ++k) {
+      for (uint32_t place = 0; place + 1 < body; ++place) {
+        loop_step(&l, live, place);
+      }
     }
-    settled = i + 1 == 3 + 2 * limit / body ? l.traces : settled; /* the third one; of short loops the third trace */
+    loop_step(&l, live, body - 1);
+    settled = i + 1 == 3 + 2 * limit / length ? l.traces : settled; /* the third one; of short loops the third trace */
   }
   if (l.last_new > settled) {
-    HR_FAIL("body %u, limit %zu: trace %d of %d is new", body, limit, l.last_new, l.traces);
+    HR_FAIL("body %u, %u times, limit %zu: trace %d of %d is new", body, inner, limit, l.last_new, l.traces);
   }
   hr__trace_fini(&l.pending);
   hr__trace_fini(&l.rest);
@@ -239,7 +243,16 @@ HR_TEST(loops_are_cut_at_the_same_operations_in_each_iteration) {
   static const size_t limits[] = {16, 64, 512};
   for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; ++i) {
     for (size_t j = 0; j < sizeof limits / sizeof limits[0]; ++j) {
-      run_loop(bodies[i], limits[j]);
+      run_loop(bodies[i], 1, limits[j]);
+    }
+  }
+}
+
+HR_TEST(loops_inside_of_loops_are_cut_at_the_same_operations) {
+  static const uint32_t bodies[] = {2, 3, 6, 9, 20};
+  for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; ++i) {
+    for (uint32_t inner = 8; inner <= 50; inner += 7) {
+      run_loop(bodies[i], inner, 2048);
     }
   }
 }
