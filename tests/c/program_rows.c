@@ -41,7 +41,7 @@ static hr_dtype result_dtype(hr__maker *m, hr_op op) {
   }
   bool is_integer = row->has_integer && (!row->has_real || hr__chance(m, 5));
   hr_dtype dtype = is_integer ? HR__PICK_FROM(m, integers) : hr__real_dtype(m);
-  return dtype == HR_DTYPE_BOOL && op == HR_OP_BIT_NOT ? HR_DTYPE_U8 : dtype;
+  return dtype == HR_DTYPE_BOOL && (row->traits & HR_TRAIT_NO_BOOL) != 0 ? HR_DTYPE_U8 : dtype;
 }
 
 static bool is_integer(const hr__maker *m, const hr_operand *x) {

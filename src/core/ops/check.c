@@ -194,7 +194,7 @@ hr_status hr__refuse_types(const hr__checked *c, int first, int step, int arity,
                            hr_dtype_name(view_dtype(&c->inputs[first + j * step])));
   }
   return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s: not for inputs of %s and an output of %s%s", c->name, list,
-                        hr_dtype_name(output), (c->row->traits & HR_TRAIT_NO_BOOL) != 0 ? " (bool: logical_not)" : "");
+                        hr_dtype_name(output), c->row == hr_op_table(HR_OP_BIT_NOT) ? " (bool: logical_not)" : "");
 }
 
 HR__COLD static hr_status explain_spread(const hr__checked *c, int i, const hr_view *out) {
