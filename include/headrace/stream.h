@@ -156,8 +156,8 @@ HR_API HR_MUST_USE hr_status hr_stream_create(hr_device *device, hr_stream **out
  * another thread generates the code of a library that a record will probably need. Once for the process; never
  * fails. */
 HR_API void hr_stream_open_libraries(hr_stream *stream);
-/* Waits for these threads, if they run. A caller of hr_stream_open_libraries calls it before exit(), which frees a
- * library's memory even while another thread opens it. */
+/* Waits for these threads, if they run, and lets no other begin. A caller of hr_stream_open_libraries calls it before
+ * exit(), which frees a library's memory even while another thread opens it. */
 HR_API void hr_libraries_wait(void);
 /* The stream's device, borrowed. */
 HR_API hr_device *hr_stream_device(const hr_stream *stream);

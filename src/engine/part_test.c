@@ -210,13 +210,13 @@ HR_TEST(a_capture_holds_temporaries_alone) {
   close_fixture(&f);
 }
 
-/* Whether the temporary of capture_example, buffer 1 of its part, is a buffer. */
+/* True if the temporary of capture_example, buffer 1 of its part, is a buffer. */
 static bool has_temporary(hr_stream *stream, const hr_part *part) {
   HR_ASSERT_EQ(stream->pending.records.count, (size_t)hr_part_record_count(part));
   return stream->pending.buffers.data[1] != NULL;
 }
 
-/* What the example makes of a = 1, b = 2 and the number 3. */
+/* Checks the results of the example for a = 1, b = 2 and the number 3. */
 static void check_example(hr_stream *stream, hr_buffer *b, hr_buffer *result) {
   HR_ASSERT(first_of(stream, result) == 8);
   HR_ASSERT(first_of(stream, b) == 3);

@@ -2,7 +2,7 @@
  *
  * NCCL waits forever for a device that has not enqueued its part. So each communicator is watched: a gather fails
  * within seconds of a failure of another device's, and after GATHER_NS if nobody knows why. Links that have failed stay
- * so. */
+ * so. In the first gather NCCL itself waits for all devices to join, which nothing ends. */
 #include "links.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ static void note_failure(hrj_links *links, int place, hr_status status) {
   pthread_mutex_unlock(&links->lock);
 }
 
-/* On the thread that watches a device's gather, which takes long. */
+/* Before a gather, and on the thread that watches one that takes long. */
 static hr_status look_at_others(void *arg) {
   hrj_links *links = arg;
   pthread_mutex_lock(&links->lock);
@@ -90,7 +90,12 @@ static hr_status look_at_others(void *arg) {
 static hr_status join(hrj_links *links, int place) {
   hr_nccl **rank = &links->ranks[place];
   HR_RETURN_IF_ERROR(hr_nccl_create(links->devices[place]->device, &links->id, place, links->count, rank));
-  return hr_nccl_watch(*rank, links->devices[place]->stream, look_at_others, links);
+  hr_status status = hr_nccl_watch(*rank, links->devices[place]->stream, look_at_others, links);
+  if (status != HR_OK) {
+    hr_nccl_release(*rank);
+    *rank = NULL;
+  }
+  return status;
 }
 
 static hr_status exchange(const hrj_links *links, int place, size_t bytes, const hr_function_call *call) {
@@ -109,6 +114,7 @@ static hr_status exchange(const hrj_links *links, int place, size_t bytes, const
 static hr_status gather(hrj_links *links, int place, size_t bytes, const hr_function_call *call) {
   const hr_group_call named = {.name = "gather", .timeout_ns = GATHER_NS};
   hr_nccl *const *rank = &links->ranks[place];
+  HR_RETURN_IF_ERROR(look_at_others(links));
   if (*rank == NULL) {
     HR_RETURN_IF_ERROR(join(links, place));
   }

@@ -325,8 +325,8 @@ static void device_count(const tf_platform *platform, int *out_count, tf_status 
   }
 }
 
-/* oneDNN's initialisers touch 12 MB for a moment. Here nothing of the program is in memory yet. The wait is needed, as
- * a process may exit at any time. */
+/* oneDNN's initialisers touch 12 MB for a moment. Here nothing of the program is in memory yet. A process may exit at
+ * any time, so no other thread may generate code later. */
 static void open_libraries(hr_stream *stream) {
   hr_stream_open_libraries(stream);
   hr_libraries_wait();

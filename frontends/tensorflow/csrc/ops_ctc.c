@@ -139,7 +139,7 @@ static hr_status run_plan(const hr_function_call *call) {
 
 /* ---- the rule ---- */
 
-/* What the host knows of the call. */
+/* Values of the call that the host knows. */
 typedef struct labels {
   int64_t *places, *values, *times;
   int64_t count, batch;

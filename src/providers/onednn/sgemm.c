@@ -8,7 +8,7 @@
  * The bias and the epilogues are applied row by row, after the product, with the bits of ops.def's rows. An epilogue
  * that reads the output's old contents gets the product from the workspace.
  *
- * On processors with AVX-512 most products run by a loop of our own (panels.h), which has sgemm's bits, is faster for
+ * On processors with AVX-512 narrow products run by a loop of our own (panels.h), which has sgemm's bits, is faster for
  * narrow matrices, and applies the bias and the epilogues to results that are still in the first cache.
  *
  * Each thread makes and finishes columns or rows of its own, in groups of 16, the last with the rest. sgemm adds in the
