@@ -80,7 +80,7 @@ static void note_failure(hrj_links *links, int place, hr_status status) {
 static hr_status look_at_others(void *arg) {
   hrj_links *links = arg;
   pthread_mutex_lock(&links->lock);
-  hr_status status = links->failure[0] != 0 ? hr_status_make(HR_STATUS_ABORTED, "%s", links->failure) : HR_OK;
+  hr_status status = links->failure[0] != 0 ? hr_status_make(HR_STATUS_UNAVAILABLE, "%s", links->failure) : HR_OK;
   pthread_mutex_unlock(&links->lock);
   return status;
 }

@@ -92,7 +92,7 @@ static void check(counts *c) {
     sleep_ms(20);
   }
   HR_ASSERT(c->aborts > 0);
-  HR_ASSERT_ERROR(gather(&w, 0), HR_STATUS_UNAVAILABLE, "the group is broken: headrace:1, device 1 of 2");
+  HR_ASSERT_ERROR(gather(&w, 0), HR_STATUS_UNAVAILABLE, "headrace:1, device 1 of 2 of a gather, has failed");
   fake_is_busy = false;
   end(&w);
   HR_ASSERT_EQ(c->communicators, 0);
