@@ -174,13 +174,16 @@ static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status 
   }
 }
 
-/* Marks buffers whose contents libraries may cache, for later writes and releases. */
+/* Marks buffers whose contents libraries may cache, for later writes and releases. Those of temporaries end with the
+ * run. */
 static void note_sources(const hr_job *job) {
   const hr_instance *instance = job->instance;
   for (size_t i = 0; i < instance->sources.count; ++i) {
     uint32_t local = instance->sources.data[i];
     hr_buffer *buffer = job->buffers.data[local];
-    hr__cached_weights_note(&buffer->weights, buffer->device->context, job->stamps.data[local]);
+    if (buffer != NULL) {
+      hr__cached_weights_note(&buffer->weights, buffer->device->context, job->stamps.data[local]);
+    }
   }
 }
 

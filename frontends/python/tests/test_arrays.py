@@ -308,7 +308,7 @@ def test_random_numbers_depend_on_the_key_alone(name):
 def test_functions_are_documented():
     assert all(getattr(hr._arrays, name).__doc__ for name in FUNCTIONS) and {*BY_HAND} < {*FUNCTIONS}
     there = {name for name in FUNCTIONS if hasattr(hr, name)}
-    assert {*hr.random.__all__} == {"key", "seed", "next_key", *RANDOM, *hr.random._LATE}
+    assert {*hr.random.__all__} == {"key", "seed", "next_key", "threefry", *RANDOM, *hr.random._LATE}
     submodules = {*hr.random.__all__, *hr.fft.__all__, *hr.linalg.__all__}
     assert {*FUNCTIONS} <= there | submodules
 
