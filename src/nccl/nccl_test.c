@@ -9,16 +9,13 @@
 #include "cuda_stand_in.h"
 #include "headrace/mark.h"
 #include "headrace/nccl.h"
+#include "nccl_counts.h"
 #include "runtime/device.h"
 
 enum { COUNT = 32, BYTES = COUNT * sizeof(float) };
 #include "vectors.h"
 
-/* As in the stub. */
-typedef struct counts {
-  int reductions, sends, receives, groups, communicators, aborts, last_type, last_op, last_root, next_error;
-  void *last_stream;
-} counts;
+typedef hr__nccl_counts counts;
 
 static counts *stub(void) {
   static const char *const name = "ncclStubCounts";

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../c/nccl_counts.h"
+
 enum { SUCCESS = 0, INTERNAL = 3, INVALID = 4, TYPES = 10, OPS = 5 };
 static const size_t sizes[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 
@@ -18,11 +20,7 @@ typedef struct id {
 static struct nccl_comm_struct comms[64];
 static int depth; /* of groups */
 
-/* Counts that tests read, and the error that they set. */
-struct nccl_stub_counts {
-  int reductions, sends, receives, groups, communicators, aborts, last_type, last_op, last_root, next_error;
-  void *last_stream;
-} ncclStubCounts;
+hr__nccl_counts ncclStubCounts;
 
 int ncclGetVersion(int *version) {
   *version = 22000;

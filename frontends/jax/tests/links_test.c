@@ -8,14 +8,11 @@
 #include "../csrc/links.h"
 #include "cuda_stand_in.h"
 #include "hr_test.h"
+#include "nccl_counts.h"
 
 enum { COUNT = 8, BYTES = COUNT * sizeof(float) };
 
-/* As in the stub. */
-typedef struct counts {
-  int reductions, sends, receives, groups, communicators, aborts, last_type, last_op, last_root, next_error;
-  void *last_stream;
-} counts;
+typedef hr__nccl_counts counts;
 
 static counts *stub(void) {
   setenv("HEADRACE_NCCL", HR_TEST_NCCL, 1); /* before the first use of the core, which reads it then */
