@@ -318,6 +318,50 @@ HR_TEST(memory_that_runs_out_costs_nothing_but_the_call) {
   close_user(&u);
 }
 
+/* The host's driver, without memory from some allocation on; negative: with all. */
+static const hr_driver *host_driver;
+static int64_t allocations_left = -1;
+
+static hr_status allocate_some(void *impl, size_t bytes, void **out_address) {
+  if (allocations_left == 0) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory on the device");
+  }
+  allocations_left -= allocations_left > 0;
+  return host_driver->allocate(impl, bytes, out_address);
+}
+
+/* A run whose `n`th allocation on the device fails, and all later ones; false if there are not so many. */
+static bool run_on_a_full_device(user *u, int64_t n) {
+  float values[COLUMNS];
+  hr_device_memory_trim(u->device);
+  allocations_left = n;
+  hr_status status = run(u, 150, values);
+  allocations_left = -1;
+  bool has_failed = status != HR_OK;
+  HR_ASSERT_EQ(hr_status_code_of(status), has_failed ? HR_STATUS_RESOURCE_EXHAUSTED : HR_STATUS_OK);
+  hr_status_ignore(status);
+  expect(u, 101);
+  expect(u, 150);
+  return has_failed;
+}
+
+HR_TEST(a_smaller_run_follows_one_for_which_the_device_has_no_memory) {
+  user u;
+  open_user(&u);
+  host_driver = u.device->driver;
+  hr_driver driver = *host_driver;
+  driver.allocate = allocate_some;
+  u.device->driver = u.device->allocator.driver = &driver;
+  teach(&u);
+  int64_t n = 0;
+  while (run_on_a_full_device(&u, n)) {
+    ++n;
+  }
+  HR_ASSERT(n >= 2);
+  u.device->driver = u.device->allocator.driver = host_driver;
+  close_user(&u);
+}
+
 /* Of the process: the core's heap, and the C library's if that tells. */
 static size_t heap_bytes(void) {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)

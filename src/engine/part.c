@@ -368,7 +368,25 @@ static hr_buffer *given_buffer(const part_buffer *own, hr_buffer *const *params,
   return own->kind == PARAMETER ? params[own->index] : own->kind == RESULT ? results[own->index] : own->constant;
 }
 
-/* Appends the records with this run's buffers and numbers; the stream is locked. A capture's buffers are seen. */
+/* Temporaries of a capture are buffers, to which others may refer. The caller releases them, after a failure too. */
+static hr_status make_temporaries(hr_stream *stream, const hr_part *part) {
+  for (int i = 0; i < part->buffer_count; ++i) {
+    if (part->buffers[i].kind == TEMPORARY) {
+      HR_RETURN_IF_ERROR(hr_buffer_create(stream->device, part->bytes[i], &stream->part_buffers.data[i]));
+    }
+  }
+  return HR_OK;
+}
+
+static void release_temporaries(const hr_stream *stream, const hr_part *part) {
+  for (int i = 0; i < part->buffer_count; ++i) {
+    if (part->buffers[i].kind == TEMPORARY) {
+      hr_buffer_release(stream->part_buffers.data[i]);
+    }
+  }
+}
+
+/* Appends the records with this run's buffers and numbers; the stream is locked. On failure nothing has changed. */
 static hr_status append(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results,
                         const hr_scalar *arguments) {
   size_t count = (size_t)part->buffer_count, scalar_first = stream->pending.scalars.count;
@@ -378,11 +396,17 @@ static hr_status append(hr_stream *stream, const hr_part *part, hr_buffer *const
   for (size_t i = 0; i < count; ++i) {
     stream->part_buffers.data[i] = given_buffer(&part->buffers[i], params, results);
   }
-  HR_RETURN_IF_ERROR(hr__trace_append(&stream->pending, &part->part, count, stream->part_buffers.data, part->bytes));
-  for (int i = 0; i < part->argument_count; ++i) {
+  hr_status status = stream->is_capture ? make_temporaries(stream, part) : HR_OK;
+  if (status == HR_OK) {
+    status = hr__trace_append(&stream->pending, &part->part, count, stream->part_buffers.data, part->bytes);
+  }
+  if (stream->is_capture) {
+    release_temporaries(stream, part);
+  }
+  for (int i = 0; status == HR_OK && i < part->argument_count; ++i) {
     stream->pending.scalars.data[scalar_first + (size_t)part->arguments[i]] = arguments[i];
   }
-  return stream->is_capture ? hr__trace_make_buffers(&stream->pending, stream->device) : HR_OK;
+  return status;
 }
 
 static void follow_others(hr_stream *stream, const hr_part *part, hr_buffer *const *params, hr_buffer *const *results) {
