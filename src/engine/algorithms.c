@@ -119,23 +119,22 @@ static bool may_run(const hr_provider *provider, hr_op op) {
   return provider->runs == NULL || provider->runs(op);
 }
 
-/* The list is locked. */
+/* NULL: there is no memory for the list. The lists are locked. */
 static const hr_provider *const *list_of(provider_lists *lists, const hr_provider *const *all, hr_op op) {
   size_t count = 0;
   for (int i = 0; all[i] != NULL; ++i) {
     count += may_run(all[i], op);
   }
   const hr_provider **list = hr_arena_alloc(&lists->arena, (count + 1) * sizeof(hr_provider *));
-  if (list == NULL) {
-    return all;
-  }
   const hr_provider **end = list;
-  for (int i = 0; all[i] != NULL; ++i) {
+  for (int i = 0; list != NULL && all[i] != NULL; ++i) {
     if (may_run(all[i], op)) {
       *end++ = all[i];
     }
   }
-  *end = NULL;
+  if (list != NULL) {
+    *end = NULL;
+  }
   return list;
 }
 
@@ -153,7 +152,7 @@ const hr_provider *const *hr__algorithms_providers_of(hr_dialect dialect, hr_op 
     atomic_store_explicit(&lists->of[dialect][op], list, memory_order_release);
   }
   hr_mutex_unlock(&lists->mutex);
-  return list;
+  return list != NULL ? list : all;
 }
 
 /* ---- opening them early ---- */

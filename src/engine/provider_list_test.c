@@ -91,6 +91,27 @@ HR_TEST(a_product_is_not_passed_to_providers_of_convolutions) {
   }
 }
 
+static int count_of(const hr_provider *const *list) {
+  int count = 0;
+  while (list[count] != NULL) {
+    ++count;
+  }
+  return count;
+}
+
+HR_TEST(without_memory_for_a_rows_list_all_providers_stand_in_for_it_once) {
+  hr_context *context, *before;
+  HR_ASSERT_OK(hr__context_create(&context));
+  before = hr__context_enter(context);
+  const hr_provider *const *all = hr__algorithms_providers(HR_DIALECT_HOST);
+  hr__allocator_fail_after(0);
+  HR_ASSERT(hr__algorithms_providers_of(HR_DIALECT_HOST, HR_OP_MATMUL) == all);
+  hr__allocator_fail_after(-1);
+  HR_ASSERT(count_of(hr__algorithms_providers_of(HR_DIALECT_HOST, HR_OP_MATMUL)) < count_of(all));
+  hr__context_enter(before);
+  hr__context_destroy(context);
+}
+
 HR_TEST(a_list_of_algorithms_has_room_for_a_dialects_providers) {
   for (int dialect = 0; dialect <= HR_DIALECT_CUDA; ++dialect) {
     int count = 0;

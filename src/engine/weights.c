@@ -43,13 +43,19 @@ static bool add_part(hr_weight *w, int part) {
   return true;
 }
 
+/* True for a buffer of the key whose contents are those of before the run. */
+static bool has_contents(const hr_instance *instance, uint32_t buffer) {
+  const hr_plan *plan = instance->plan;
+  return buffer < plan->key.buffer_count && plan->last_write[buffer] < 0 &&
+         !plan->schedule.program.buffers[buffer].is_fresh;
+}
+
 static bool add_source(const hr_instance *instance, hr_weight *w, uint32_t buffer) {
   int maker = maker_of(instance, buffer);
   if (maker >= 0) {
     return add_part(w, maker);
   }
-  if (buffer >= instance->plan->key.buffer_count || instance->plan->last_write[buffer] >= 0 ||
-      w->source_count == HR_WEIGHT_SOURCES_MAX) {
+  if (!has_contents(instance, buffer) || w->source_count == HR_WEIGHT_SOURCES_MAX) {
     return false;
   }
   w->sources[w->source_count++] = buffer;
@@ -166,15 +172,13 @@ static bool note(hr_instance *instance, const hr_weight *w) {
                       &instance->weights.data[instance->weights.count - 1]);
 }
 
-/* True if the kernel makes temporaries of unwritten buffers of the key and of those that candidates make. */
+/* True if the kernel makes temporaries of buffers that have contents and of those that candidates make. */
 static bool is_candidate(const hr_instance *instance, const hr_kernel *kernel, const bool *is_made) {
-  const hr_plan *plan = instance->plan;
   bool is = kernel->scalar_count <= SCALARS_MAX;
   for (int i = 0; is && i < kernel->arg_count; ++i) {
     const hr_kernel_arg *arg = &kernel->args[i];
-    bool is_unwritten = arg->buffer < plan->key.buffer_count && plan->last_write[arg->buffer] < 0;
-    is = arg->is_read ? !arg->is_written && (is_made[arg->buffer] || is_unwritten)
-                      : plan->schedule.places[arg->buffer].kind == HR_PLACE_ARENA;
+    is = arg->is_read ? !arg->is_written && (is_made[arg->buffer] || has_contents(instance, arg->buffer))
+                      : instance->plan->schedule.places[arg->buffer].kind == HR_PLACE_ARENA;
   }
   return is;
 }

@@ -9,7 +9,9 @@
 #include "hr_test.h"
 
 #include "cpu_stand_in.h"
+#include "engine/instantiate.h"
 #include "engine/stream.h"
+#include "headrace/part.h"
 
 enum { K = 300, N = 80, WIDE_BYTES = K * N * sizeof(float) };
 static const int64_t row[2] = {1, K}, matrix[2] = {K, N}, result[2] = {1, N}, by_k[2] = {K, 1}, by_n[2] = {N, 1};
@@ -403,5 +405,29 @@ HR_TEST(activations_are_not_kept) {
     HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
   }
   release_all(3, (hr_buffer *[]){w, x, y});
+  close_stream(stream);
+}
+
+/* Buffers that have no contents before a run, such as temporaries of parts, are no sources. */
+HR_TEST(only_buffers_with_contents_are_sources) {
+  hr_stream *stream = open_stream(), *capture;
+  for (int has_contents = 0; has_contents < 2; ++has_contents) {
+    hr_buffer *x = make(K * sizeof(float)), *w = make(K * N * sizeof(int16_t)), *y = make(N * sizeof(float));
+    hr_instance *instance;
+    hr_key key;
+    write_x(stream, x, y);
+    if (has_contents) {
+      write_w(stream, w, 0);
+    }
+    HR_ASSERT_OK(hr_stream_synchronize(stream));
+    HR_ASSERT_OK(hr_capture_create(&device, &capture));
+    record(capture, x, w, y, 0);
+    HR_ASSERT_OK(hr__trace_key(&capture->pending, false, &key));
+    HR_ASSERT_OK(hr__instance_create(&key, &device, NULL, &instance));
+    HR_ASSERT_EQ(instance->weights.count, has_contents);
+    hr__instance_release(instance);
+    hr_stream_release(capture);
+    release_all(3, (hr_buffer *[]){w, x, y});
+  }
   close_stream(stream);
 }
