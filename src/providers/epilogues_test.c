@@ -6,11 +6,14 @@
 #include "core/ops/op.h"
 #include "hr_test.h"
 #include "node_args.h"
+#include "providers/onednn/dnnl_api.h"
 #include "providers/provider.h"
 
 enum { BUFFERS = 8 };
 
 static const hr_provider *provider = &hr__onednn_provider;
+/* Multiplies in the place of the provider's contraction alone; NULL: the provider does. */
+static void (*multiply)(const hr_node *node, float *const *memory);
 
 /* Skips the test if the provider isn't available. Each is asked: sgemm and oneDNN need a library, the others don't. */
 static void open_provider(void) {
@@ -50,8 +53,13 @@ static void run_apart(const hr_program *program, float *const *memory, const hr_
   hr_operand value = node->outputs[0];
   value.index = (uint32_t)program->buffer_count - 1;
   hr_node plain = *node;
-  plain.input_count = 3, plain.epilogue_count = 0, plain.outputs = &value;
-  HR_ASSERT(run_provider(program, &plain, memory, scalars));
+  plain.input_count = 3, plain.epilogue_count = 0;
+  plain.outputs = node->epilogue_count > 0 ? &value : node->outputs;
+  if (multiply != NULL) {
+    multiply(&plain, memory);
+  } else {
+    HR_ASSERT(run_provider(program, &plain, memory, scalars));
+  }
   hr_program rows = *program;
   hr_node nodes[HR_EPILOGUES_MAX];
   hr_operand inputs[HR_EPILOGUES_MAX][HR_EPILOGUE_ARITY_MAX];
@@ -100,7 +108,9 @@ static bool run_both(const char *text, bool nan) {
   }
   for (size_t i = 0; is_taken && i < program.buffers[out].bytes / sizeof(float); ++i) {
     const float *expected = &memory[0][out][i], *actual = &memory[1][out][i];
-    HR_ASSERT(isnan(*expected) ? isnan(*actual) : memcmp(expected, actual, sizeof(float)) == 0);
+    if (isnan(*expected) ? !isnan(*actual) : memcmp(expected, actual, sizeof(float)) != 0) {
+      HR_FAIL("element %zu is %a, expected %a\n%s", i, (double)*actual, (double)*expected, text);
+    }
   }
   for (int b = 0; b < program.buffer_count; ++b) {
     hr_aligned_free(memory[0][b]);
@@ -300,6 +310,96 @@ HR_TEST(sgemm_with_epilogues) {
   check_sgemm(MATMUL(", %5:f32[40,48]{1,40}+0, $0[40,48]", "then(add,3,^) then(leaky_relu,^,4)"), true);
   check_sgemm(MATMUL(", %2:f32[40,48]{48,1}+0", "then(add,^,3)"), true);
   check_sgemm(MATMUL(", %2:f32[40,48]{48,1}+0, $0[40,48]", "then(mul,^,4) then(add,^,3) then(relu,^)"), true);
+}
+
+/* The library's own product of two matrices, and then the bias. */
+static void multiply_by_library(const hr_node *node, float *const *memory) {
+  const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *bias = &node->inputs[2], *c = &node->outputs[0];
+  bool flips_a = a->strides[1] != 1, flips_b = b->strides[1] != 1;
+  int64_t rows = c->dims[0], columns = c->dims[1];
+  float *to = memory[c->index];
+  HR_ASSERT_EQ(hr__dnnl()->sgemm(flips_a ? 'T' : 'N', flips_b ? 'T' : 'N', rows, columns, a->dims[1], 1,
+                                 memory[a->index], a->strides[flips_a], memory[b->index], b->strides[flips_b], 0, to,
+                                 c->strides[0]),
+               0);
+  for (int64_t i = 0; bias->kind == HR_OPERAND_VALUE && i < rows * columns; ++i) {
+    to[i / columns * c->strides[0] + i % columns] += memory[bias->index][i % columns * bias->strides[1]];
+  }
+}
+
+static int draw(uint32_t *state, int low, int high) {
+  *state = *state * 1664525u + 1013904223u;
+  return low + (int)((*state >> 8) % (uint32_t)(high - low + 1));
+}
+
+typedef struct shape {
+  int rows, depth, columns;
+} shape;
+
+/* "{1,step}" or "{step,1}", with room between lines; returns the bytes of all lines. */
+static int write_strides(uint32_t *state, int rows, int columns, char out[32]) {
+  bool flips = draw(state, 0, 1);
+  int step = (flips ? rows : columns) + draw(state, 1, 3);
+  snprintf(out, 32, flips ? "{1,%d}" : "{%d,1}", step);
+  return 4 * step * (flips ? columns : rows);
+}
+
+/* The operand of an epilogue: e: one for each element, o: the old output, 0 and 1: numbers. */
+static int write_operand(char kind, const shape *s, int step, char *text, size_t size) {
+  return kind == 'e'   ? snprintf(text, size, ", %%4:f32[%d,%d]{%d,1}+0", s->rows, s->columns, s->columns)
+         : kind == 'o' ? snprintf(text, size, ", %%2:f32[%d,%d]{%d,1}+0", s->rows, s->columns, step)
+                       : snprintf(text, size, ", $%c[%d,%d]", kind, s->rows, s->columns);
+}
+
+/* %0 [rows,depth] times %1 [depth,columns] into %2. %3: a number for each column. */
+static void write_product(uint32_t *state, char *text, size_t size) {
+  static const struct {
+    const char *operands, *rows;
+  } epilogues[] = {{"", ""},
+                   {"", "then(relu,^)"},
+                   {"e", "then(add,^,3)"},
+                   {"e1", "then(add_scaled,3,^,4)"},
+                   {"0e1", "then(mul,^,3) then(add,4,^) then(leaky_relu,^,5)"},
+                   {"o", "then(add,^,3)"},
+                   {"o0", "then(add_scaled,3,^,4) then(relu,^)"}};
+  shape s = {draw(state, 2, 70), draw(state, 1, 600), draw(state, 1, 160)};
+  s.depth = s.rows < 5 && s.depth > 400 ? 400 : s.depth;
+  if (draw(state, 0, 9) == 0) {
+    s = (shape){draw(state, 5, 8), draw(state, 1, 600), draw(state, 200, 600)};
+  }
+  int step = s.columns + draw(state, 0, 3), e = draw(state, 0, (int)(sizeof epilogues / sizeof *epilogues) - 1);
+  char left[32], right[32], bias[64] = "_", operands[256] = "";
+  int left_bytes = write_strides(state, s.rows, s.depth, left);
+  int right_bytes = write_strides(state, s.depth, s.columns, right);
+  if (draw(state, 0, 1)) {
+    snprintf(bias, sizeof bias, "%%3:f32[%d,%d]{0,1}+0", s.rows, s.columns);
+  }
+  int length = 0;
+  for (const char *kind = epilogues[e].operands; *kind != 0; ++kind) {
+    length += write_operand(*kind, &s, step, operands + length, sizeof operands - (size_t)length);
+  }
+  snprintf(text, size,
+           "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live\nbuffer %%3 %d live\nbuffer %%4 %d live\n"
+           "scalar $0 f64\nscalar $1 f64\n"
+           "%%2:f32[%d,%d]{%d,1}+0 = matmul(%%0:f32[%d,%d]%s+0, %%1:f32[%d,%d]%s+0, %s%s) %s\n",
+           left_bytes, right_bytes, 4 * s.rows * step, 4 * s.columns, 4 * s.rows * s.columns, s.rows, s.columns, step,
+           s.rows, s.depth, left, s.depth, s.columns, right, bias, operands, epilogues[e].rows);
+}
+
+/* Panels have the bits of sgemm. Few rows with large matrices, which have others, are left out. */
+HR_TEST(products_have_the_bits_of_the_library) {
+  uint32_t state = 11;
+  int taken = 0;
+  multiply = multiply_by_library;
+  for (int64_t i = 0; i < hr_test_count(300); ++i) {
+    char text[1024];
+    write_product(&state, text, sizeof text);
+    provider = &hr__sgemm_provider;
+    taken += run_both(text, false);
+    provider = &hr__onednn_provider;
+  }
+  multiply = NULL;
+  HR_ASSERT(taken > hr_test_count(300) / 2);
 }
 
 HR_TEST(sgemm_refuses_other_epilogues) {

@@ -5,6 +5,7 @@
 
 #include "hr_test.h"
 
+#include "base/cpu.h"
 #include "base/thread.h"
 #include "engine/algorithms.h"
 #include "engine/stream.h"
@@ -23,9 +24,9 @@ static bool has_sgemm(void) {
   return atomic_load(&hr__dnnl_opened()->has_sgemm);
 }
 
-/* Records [rows, 8] * [8, 8], without running it. */
-static void record_product(hr_stream *stream, int64_t rows, hr_dtype dtype) {
-  const int64_t dims[2][2] = {{rows, 8}, {8, 8}}, strides[] = {8, 1};
+/* Records [rows, side] * [side, side], without running it. */
+static void record_product(hr_stream *stream, int64_t rows, int64_t side, hr_dtype dtype) {
+  const int64_t dims[2][2] = {{rows, side}, {side, side}}, strides[] = {side, 1};
   hr_buffer *buffers[3];
   hr_view views[3];
   for (int i = 0; i < 3; ++i) {
@@ -39,7 +40,41 @@ static void record_product(hr_stream *stream, int64_t rows, hr_dtype dtype) {
   }
 }
 
+/* Products of some size run by loops of our own. */
+static bool has_panels(void) {
+#if defined(__x86_64__)
+  return hr_cpu_has(HR_CPU_AVX512F);
+#else
+  return false;
+#endif
+}
+
 /* In a child, since the first call counts. */
+HR_TEST(products_by_loops_of_our_own_generate_no_sgemm) {
+  if (!has_panels()) {
+    HR_SKIP("no AVX-512");
+  }
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    hr_thread_count_set(1);
+    hr_device *device;
+    hr_stream *stream;
+    HR_ASSERT_OK(hr_device_open("cpu", &device));
+    HR_ASSERT_OK(hr_stream_create(device, &stream));
+    hr_stream_open_libraries(stream);
+    record_product(stream, 8, 64, HR_DTYPE_F32);
+    HR_ASSERT_OK(hr_stream_synchronize(stream));
+    bool is_early = has_sgemm();
+    record_product(stream, 8, 8, HR_DTYPE_F32);
+    HR_ASSERT_OK(hr_stream_synchronize(stream));
+    _exit(!is_early && has_sgemm() == is_open("sgemm") ? 0 : 1);
+  }
+  int result = 0;
+  HR_ASSERT(waitpid(child, &result, 0) == child);
+  HR_ASSERT_EQ(result, 0);
+}
+
 HR_TEST(one_thread_opens_libraries_at_once) {
   pid_t child = fork();
   if (child == 0) {
@@ -72,10 +107,13 @@ HR_TEST(a_recorded_product_of_rows_lets_a_thread_generate_sgemm) {
     hr_device_release(device);
     HR_SKIP("no oneDNN, or no second core");
   }
-  record_product(stream, 1, HR_DTYPE_F32); /* gemv's */
-  record_product(stream, 8, HR_DTYPE_F64);
+  record_product(stream, 1, 8, HR_DTYPE_F32); /* gemv's */
+  record_product(stream, 8, 8, HR_DTYPE_F64);
+  if (has_panels()) {
+    record_product(stream, 8, 64, HR_DTYPE_F32);
+  }
   HR_ASSERT(!atomic_load(&stream->is_expected));
-  record_product(stream, 8, HR_DTYPE_F32);
+  record_product(stream, 8, 8, HR_DTYPE_F32);
   HR_ASSERT(atomic_load(&stream->is_expected));
   pid_t child = fork(); /* while the thread generates */
   if (child == 0) {

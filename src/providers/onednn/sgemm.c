@@ -15,8 +15,8 @@
  * same order for all of them, but in another one for a single column. Its own threads would need a second parallel loop
  * for the epilogues, and split the columns of a transposed right operand less well.
  *
- * Products of one row are left to gemv, which is faster: sgemm's code is not generated for them (25 ms). Those of two
- * to four rows on large matrices with dense rows run by loops of their own (few_rows.h).
+ * Products of one row are left to gemv, which is faster. Those of two to four rows on large matrices with dense rows
+ * run by loops of their own (few_rows.h). sgemm's code is generated when the first other product is prepared (25 ms).
  *
  * A right operand with long columns (the weight of a linear layer) is read faster transposed. The transposed copy of a
  * weight is cached while its contents stay the same, for products of any number of rows from 16 on: from there on sgemm
@@ -242,6 +242,15 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return plan(program, node, &p);
 }
 
+/* True if loops of our own will probably multiply so many rows by b. */
+static bool is_own(const hr_view *b, int64_t rows) {
+  int64_t depth = b->dims[b->rank - 2], columns = b->dims[b->rank - 1];
+  bool is_transposed = columns > 1 && b->strides[b->rank - 1] != 1;
+  bool is_copied = is_transposed && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN;
+  return is_transposed ? !is_copied && hr__panels_are_worth(rows, depth, columns, true)
+                       : few_rows_are_worth(rows, depth, columns) || hr__panels_are_worth(rows, depth, columns, false);
+}
+
 /* The record's product has more than one row, one right factor, and not too many operations. */
 static bool expects(hr_op op, const hr_view *inputs, const hr_view *output) {
   if (op != HR_OP_MATMUL || output->dtype != HR_DTYPE_F32 || inputs[0].dtype != HR_DTYPE_F32) {
@@ -257,7 +266,7 @@ static bool expects(hr_op op, const hr_view *inputs, const hr_view *output) {
     matrices *= b->strides[d] != 0 ? b->dims[d] : 1;
   }
   double flops = 2 * count * (double)inputs[0].dims[inputs[0].rank - 1];
-  return matrices == 1 && count > (double)columns && flops <= (double)FLOPS_MAX;
+  return matrices == 1 && count > (double)columns && flops <= (double)FLOPS_MAX && !is_own(b, (int64_t)count / columns);
 }
 
 static size_t footprint(const hr_prepared *p) {
@@ -286,6 +295,12 @@ static size_t workspace_of(const hr_prepared *p) {
   return (size_t)(aside_floats(p) + shares * hr__panels_floats(p->b.rows)) * sizeof(float);
 }
 
+static void make_code(const hr_prepared *p) {
+  if (!p->is_few && !p->is_panels) {
+    hr__dnnl_generate_sgemm();
+  }
+}
+
 static hr_status prepare(const hr_program *program, const hr_node *node, int algorithm, void *queue,
                          hr_prepared **out_prepared, size_t *out_workspace_bytes) {
   (void)algorithm, (void)queue;
@@ -298,7 +313,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
   }
   memcpy(*out_prepared, &p, footprint(&p));
-  hr__dnnl_generate_sgemm();
+  make_code(&p);
   return HR_OK;
 }
 
@@ -311,6 +326,7 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
   divide(&p);
   *out_workspace_bytes = workspace_of(&p);
   memcpy(prepared, &p, footprint(&p));
+  make_code(&p);
   return true;
 }
 
