@@ -30,10 +30,19 @@ typedef struct hr_nccl_id {
 HR_API HR_MUST_USE hr_status hr_nccl_check(void);
 /* The name of a new communicator, which one rank makes and all ranks get. */
 HR_API HR_MUST_USE hr_status hr_nccl_make_id(hr_nccl_id *out_id);
-/* Joins a communicator as one of its ranks, with a device that no other rank has. Waits for all ranks. The caller owns
- * one reference; the device is retained. */
+/* A look at the other ranks. Its failure is that of the join or call that waits for them. */
+typedef hr_status (*hr_nccl_look)(void *arg);
+/* How a rank waits for the others to join. */
+typedef struct hr_nccl_wait {
+  int64_t timeout_ns;
+  hr_nccl_look look; /* (optional) called once a second, on the waiting thread */
+  void *arg;
+} hr_nccl_wait;
+/* Joins a communicator as one of its ranks, with a device that no other rank has. Waits for all ranks; `wait` NULL: ten
+ * minutes. UNAVAILABLE after that time: NCCL may then wait for the others on a thread that is left to it. The caller
+ * owns one reference; the device is retained. */
 HR_API HR_MUST_USE hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int size,
-                                            hr_nccl **out_nccl);
+                                            const hr_nccl_wait *wait, hr_nccl **out_nccl);
 /* Calls are enqueued on this one of the device's queues from now on, instead of the device's own. A function that is
  * called with a queue (function.h) sets it. */
 HR_API void hr_nccl_set_queue(hr_nccl *nccl, void *queue);
@@ -49,10 +58,9 @@ HR_API void hr_nccl_break(hr_nccl *nccl, const char *reason);
  * that of the calls, and outlives the communicator.
  *
  * `look`, unless NULL, is called on that thread while a call takes longer than a second: after 1, 2, 4 ... seconds, at
- * most 16 apart. It compares the call with those of the other ranks. Its failure is the call's, as above.
+ * most 16 apart. It compares the call with those of the other ranks.
  *
  * FAILED_PRECONDITION: it is watched already. */
-typedef hr_status (*hr_nccl_look)(void *arg);
 HR_API HR_MUST_USE hr_status hr_nccl_watch(hr_nccl *nccl, hr_stream *stream, hr_nccl_look look, void *arg);
 /* Names the call that begins next, inside a pair of begin_calls and end_calls, and its time; the first one of a pair
  * counts. */

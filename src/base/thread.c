@@ -132,6 +132,12 @@ void hr_thread_join(hr_thread *thread) {
   }
 }
 
+void hr_thread_leave(hr_thread *thread) {
+  pthread_detach(thread->native);
+  hr_free(thread->begin);
+  *thread = (hr_thread){0};
+}
+
 uint64_t hr_thread_number(void) {
 #if defined(__linux__)
   return (uint64_t)syscall(SYS_gettid);

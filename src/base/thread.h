@@ -69,6 +69,8 @@ typedef void (*hr_thread_fn)(void *arg);
 HR_MUST_USE hr_status hr_thread_start(const char *name, hr_thread_fn fn, void *arg, hr_thread *out_thread);
 /* Waits for the thread's end. Does nothing for a zeroed or a joined thread. */
 void hr_thread_join(hr_thread *thread);
+/* Of the thread itself, as the last use of its struct: nobody joins it. */
+void hr_thread_leave(hr_thread *thread);
 
 /* For spin loops: yields the core's resources to its other hardware thread for a moment. */
 static inline void hr_thread_relax(void) {

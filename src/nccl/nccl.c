@@ -8,7 +8,9 @@
 #include <stdio.h>
 
 #include "base/allocator.h"
+#include "base/integer.h"
 #include "base/refcount.h"
+#include "base/thread.h"
 #include "core/ir/dtype.h"
 #include "headrace/mark.h"
 #include "nccl/nccl_api.h"
@@ -17,6 +19,7 @@
 #include "runtime/lane.h"
 
 enum { REASON_BYTES = 400 };
+#define LOOK_NS INT64_C(1000000000) /* between looks at ranks that have not joined */
 
 struct hr_nccl {
   hr_refcount refcount;
@@ -43,14 +46,119 @@ hr_status hr_nccl_make_id(hr_nccl_id *out_id) {
 
 /* ---- begin and end ---- */
 
-static hr_status join(hr_nccl *nccl, const hr_nccl_id *id) {
-  HR_RETURN_IF_ERROR(hr__device_enter(nccl->device));
-  int result = hr__nccl()->CommInitRank(&nccl->comm, nccl->size, *id, nccl->rank);
-  hr__device_leave(nccl->device);
+/* A rank that waits for the others, on a thread of its own: NCCL has no end for that. Its caller and the thread have a
+ * reference each. */
+typedef struct joining {
+  hr_refcount refcount;
+  hr_device *device;
+  hr_nccl_id id;
+  int rank, size;
+  hr_mutex mutex; /* guards what follows */
+  hr_cond changed;
+  hr_thread thread;
+  bool is_done, is_left; /* is_left: the caller waits no longer */
+  nccl_comm comm;
+  hr_status status;
+} joining;
+
+static void release_joining(joining *j) {
+  if (hr_refcount_release(&j->refcount)) {
+    hr_cond_fini(&j->changed);
+    hr_mutex_fini(&j->mutex);
+    hr_device_release(j->device);
+    hr_free(j);
+  }
+}
+
+static hr_status call_init(joining *j, nccl_comm *out_comm) {
+  HR_RETURN_IF_ERROR(hr__device_enter(j->device));
+  int result = hr__nccl()->CommInitRank(out_comm, j->size, j->id, j->rank);
+  hr__device_leave(j->device);
   return hr__nccl_status(result, "joining a communicator");
 }
 
-hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int size, hr_nccl **out_nccl) {
+static void join_apart(void *arg) {
+  joining *j = arg;
+  nccl_comm comm = NULL;
+  hr_status status = call_init(j, &comm);
+  hr_mutex_lock(&j->mutex);
+  bool is_left = j->is_left;
+  j->comm = comm, j->status = status, j->is_done = true;
+  hr_cond_signal(&j->changed);
+  hr_mutex_unlock(&j->mutex);
+  if (is_left) {
+    if (status == HR_OK) {
+      hr__nccl()->CommAbort(comm);
+    }
+    hr_status_ignore(status);
+    hr_thread_leave(&j->thread);
+  }
+  release_joining(j);
+}
+
+/* Waits for the end of the join, which is locked; a failure if it takes too long or another rank has failed. */
+static hr_status wait_for(joining *j, const hr_nccl_wait *wait) {
+  int64_t end = hr_clock_ns() + wait->timeout_ns;
+  hr_status status = HR_OK;
+  while (!j->is_done && status == HR_OK) {
+    int64_t now = hr_clock_ns();
+    if (now >= end) {
+      return hr_status_make(HR_STATUS_UNAVAILABLE,
+                            "NCCL: joining a communicator as rank %d of %d has not ended within %lld ms: another rank "
+                            "has not come",
+                            j->rank, j->size, (long long)(wait->timeout_ns / 1000000));
+    }
+    bool is_slow = !hr_cond_wait_until(&j->changed, &j->mutex, hr_min(now + LOOK_NS, end));
+    if (is_slow && wait->look != NULL) {
+      hr_mutex_unlock(&j->mutex);
+      status = wait->look(wait->arg);
+      hr_mutex_lock(&j->mutex);
+    }
+  }
+  return status;
+}
+
+/* Starts the thread, which has a reference, and waits for it or leaves it. */
+static hr_status join_with(joining *j, const hr_nccl_wait *wait, nccl_comm *out_comm) {
+  hr_mutex_lock(&j->mutex);
+  hr_refcount_retain(&j->refcount);
+  hr_status status = hr_thread_start("hr-nccl-join", join_apart, j, &j->thread);
+  if (status != HR_OK) {
+    hr_mutex_unlock(&j->mutex);
+    release_joining(j);
+    return status;
+  }
+  status = wait_for(j, wait);
+  bool is_done = j->is_done;
+  j->is_left = !is_done;
+  hr_mutex_unlock(&j->mutex);
+  if (is_done) {
+    hr_thread_join(&j->thread);
+    hr_status_ignore(status);
+    status = j->status;
+    *out_comm = j->comm;
+  }
+  return status;
+}
+
+static hr_status join(hr_nccl *nccl, const hr_nccl_id *id, const hr_nccl_wait *wait) {
+  static const hr_nccl_wait usual = {.timeout_ns = 600 * LOOK_NS};
+  joining *j = hr_calloc(1, sizeof *j);
+  if (j == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "NCCL: out of host memory");
+  }
+  hr_refcount_init(&j->refcount);
+  hr_mutex_init(&j->mutex);
+  hr_cond_init(&j->changed);
+  hr_device_retain(nccl->device);
+  j->device = nccl->device, j->id = *id, j->rank = nccl->rank, j->size = nccl->size;
+  hr_status status = join_with(j, wait != NULL ? wait : &usual, &nccl->comm);
+  release_joining(j);
+  return status;
+}
+
+hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int size, const hr_nccl_wait *wait,
+                         hr_nccl **out_nccl) {
   HR_RETURN_IF_ERROR(hr__nccl_open());
   if (size < 1 || size > HR_GROUP_SIZE_MAX || rank < 0 || rank >= size) {
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "NCCL: rank %d of %d; expected a size from 1 to %d", rank, size,
@@ -65,7 +173,7 @@ hr_status hr_nccl_create(hr_device *device, const hr_nccl_id *id, int rank, int 
   nccl->queue = hr_device_queue(device);
   nccl->rank = rank;
   nccl->size = size;
-  hr_status status = join(nccl, id);
+  hr_status status = join(nccl, id, wait);
   if (status != HR_OK) {
     hr_free(nccl);
     return status;
@@ -177,7 +285,7 @@ hr_status hr_nccl_end_calls(hr_nccl *nccl, hr_status status) {
   } else {
     hr_status_ignore(own);
   }
-  hr__nccl_watch_enqueued(&nccl->watch, status);
+  hr__nccl_watch_enqueued(&nccl->watch, hr__lane_opening(nccl->device, nccl->queue), status);
   return status;
 }
 

@@ -44,7 +44,7 @@ static world begin(const char *device, int rank, int size) {
   HR_ASSERT_OK(hr_buffer_create(w.device, BYTES, &w.a));
   HR_ASSERT_OK(hr_buffer_create(w.device, BYTES, &w.b));
   HR_ASSERT_OK(hr_nccl_make_id(&id));
-  HR_ASSERT_OK(hr_nccl_create(w.device, &id, rank, size, &w.nccl));
+  HR_ASSERT_OK(hr_nccl_create(w.device, &id, rank, size, NULL, &w.nccl));
   return w;
 }
 
@@ -187,8 +187,8 @@ HR_TEST(failures_are_statuses) {
   HR_ASSERT_STATUS(hr_nccl_send(w.nccl, 1, &x, 4), HR_STATUS_UNAVAILABLE);
   hr_nccl *none = NULL;
   hr_nccl_id id = {{0}};
-  HR_ASSERT_STATUS(hr_nccl_create(w.device, &id, 0, 1, &none), HR_STATUS_UNAVAILABLE);
-  HR_ASSERT_STATUS(hr_nccl_create(w.device, &id, 2, 2, &none), HR_STATUS_INVALID_ARGUMENT);
+  HR_ASSERT_STATUS(hr_nccl_create(w.device, &id, 0, 1, NULL, &none), HR_STATUS_UNAVAILABLE);
+  HR_ASSERT_STATUS(hr_nccl_create(w.device, &id, 2, 2, NULL, &none), HR_STATUS_INVALID_ARGUMENT);
   HR_ASSERT_NULL(none);
   end(&w);
   HR_ASSERT_EQ(c->communicators, 0);
@@ -286,4 +286,63 @@ static void check_slow(counts *c) {
 
 HR_TEST(a_call_that_takes_long_is_looked_at_with_those_of_other_ranks) {
   on_cuda(check_slow);
+}
+
+/* The end of a call is that of the queue which it is in. */
+static void check_queue(counts *c) {
+  world w = begin("cuda", 1, 2);
+  hr_stream *second;
+  float values[COUNT] = {0};
+  HR_ASSERT_OK(hr_stream_create(w.device, &second));
+  void *queues[2] = {hr_device_queue(w.device), w.device->driver->native(w.device->lanes[1].impl)};
+  HR_ASSERT_OK(hr_nccl_watch(w.nccl, w.stream, NULL, NULL));
+  for (int i = 0; i < 2; ++i) {
+    hr_nccl_set_queue(w.nccl, queues[i]);
+    HR_ASSERT_OK(add_within(INT64_C(60000000000), w.nccl, values, values));
+    HR_ASSERT(c->last_stream == queues[i] && fake_recorded == queues[i]);
+  }
+  HR_ASSERT(queues[0] != queues[1]);
+  hr_stream_release(second);
+  end(&w);
+}
+
+HR_TEST(a_call_ends_in_its_own_queue) {
+  on_cuda(check_queue);
+}
+
+/* ---- ranks that do not come ---- */
+
+/* The join that is left behind ends its communicator when NCCL returns. */
+static void expect_no_join(counts *c, const hr_nccl_wait *wait, hr_status_code code, const char *message) {
+  const hr_nccl_id id = {{0}};
+  hr_device *device;
+  hr_nccl *none = NULL;
+  hr_nccl_id name;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_nccl_make_id(&name));
+  c->is_alone = true;
+  HR_ASSERT_ERROR(hr_nccl_create(device, &name, 0, 2, wait, &none), code, message);
+  HR_ASSERT_STATUS(hr_nccl_create(device, &id, 0, 2, wait, &none), HR_STATUS_UNAVAILABLE); /* at once */
+  HR_ASSERT_NULL(none);
+  HR_ASSERT_EQ(c->aborts, 0);
+  __atomic_store_n(&c->is_alone, false, __ATOMIC_RELEASE);
+  for (int i = 0; i < 500 && __atomic_load_n(&c->aborts, __ATOMIC_ACQUIRE) == 0; ++i) {
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+  }
+  HR_ASSERT_EQ(c->aborts, 1);
+  HR_ASSERT_OK(hr_nccl_create(device, &name, 0, 2, wait, &none));
+  hr_nccl_release(none);
+  hr_device_release(device);
+}
+
+HR_TEST(a_join_that_other_ranks_do_not_follow_ends_in_time) {
+  expect_no_join(stub(), &(hr_nccl_wait){.timeout_ns = 50000000}, HR_STATUS_UNAVAILABLE,
+                 "rank 0 of 2 has not ended within 50 ms: another rank has not come");
+}
+
+HR_TEST(a_join_ends_when_another_rank_has_failed) {
+  int looks = 0;
+  expect_no_join(stub(), &(hr_nccl_wait){.timeout_ns = INT64_C(60000000000), .look = look, .arg = &looks},
+                 HR_STATUS_INVALID_ARGUMENT, "rank 0 runs something else");
+  HR_ASSERT_EQ(looks, 2);
 }

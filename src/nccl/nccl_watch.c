@@ -40,22 +40,22 @@ void hr__nccl_watch_expect(hr__nccl_watch *watch, const hr_group_call *call) {
   hr_mutex_unlock(&watch->mutex);
 }
 
-static hr_status record(const hr__nccl_watch *watch, hr__nccl_call *call) {
+static hr_status record(const hr__nccl_watch *watch, void *opening, hr__nccl_call *call) {
   const hr_device *device = watch->device;
-  if (device->driver->event_is_done == NULL) {
+  if (device->driver->event_is_done == NULL || opening == NULL) {
     return hr_status_make(HR_STATUS_UNIMPLEMENTED, "%s has no events", device->name); /* its calls have ended */
   }
   if (call->event == NULL) {
     HR_RETURN_IF_ERROR(device->driver->event_create(device->impl, &call->event));
   }
-  return device->driver->event_record(device->impl, call->event);
+  return device->driver->event_record(opening, call->event);
 }
 
-void hr__nccl_watch_enqueued(hr__nccl_watch *watch, hr_status status) {
+void hr__nccl_watch_enqueued(hr__nccl_watch *watch, void *opening, hr_status status) {
   hr_mutex_lock(&watch->mutex);
   if (watch->is_open) {
     hr__nccl_call *last = call_at(watch, watch->count - 1);
-    hr_status recorded = status == HR_OK ? record(watch, last) : HR_OK;
+    hr_status recorded = status == HR_OK ? record(watch, opening, last) : HR_OK;
     last->is_enqueued = status == HR_OK && recorded == HR_OK;
     watch->count -= !last->is_enqueued;
     watch->is_open = false;

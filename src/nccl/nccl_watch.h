@@ -45,7 +45,8 @@ void hr__nccl_watch_fini(hr__nccl_watch *watch);
 
 /* A call begins. Those that begin together, before hr__nccl_watch_enqueued, count as one with the first one's name. */
 void hr__nccl_watch_expect(hr__nccl_watch *watch, const hr_group_call *call);
-/* The calls are in the device's queue, or have failed (`status`), and are not expected any more. */
-void hr__nccl_watch_enqueued(hr__nccl_watch *watch, hr_status status);
+/* The calls are in the queue of one of the device's openings, or have failed (`status`), and are not expected any more.
+ */
+void hr__nccl_watch_enqueued(hr__nccl_watch *watch, void *opening, hr_status status);
 
 #endif

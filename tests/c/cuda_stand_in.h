@@ -219,10 +219,13 @@ static int fake_event_create(CUevent *event, unsigned flags) {
   return fake_made((void **)event);
 }
 
+static CUstream fake_recorded; /* the stream of the last event */
+
 static int fake_event_record(CUevent event, CUstream stream) {
   int code = event != NULL && stream != NULL ? fake_check() : CUDA_ERROR_INVALID_VALUE;
   if (code == CUDA_SUCCESS) {
     *(size_t *)(void *)event = fake_queue.count;
+    fake_recorded = stream;
   }
   return code;
 }

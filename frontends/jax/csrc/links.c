@@ -89,7 +89,8 @@ static hr_status look_at_others(void *arg) {
 
 static hr_status join(hrj_links *links, int place) {
   hr_nccl **rank = &links->ranks[place];
-  HR_RETURN_IF_ERROR(hr_nccl_create(links->devices[place]->device, &links->id, place, links->count, rank));
+  const hr_nccl_wait wait = {.timeout_ns = GATHER_NS, .look = look_at_others, .arg = links};
+  HR_RETURN_IF_ERROR(hr_nccl_create(links->devices[place]->device, &links->id, place, links->count, &wait, rank));
   hr_status status = hr_nccl_watch(*rank, links->devices[place]->stream, look_at_others, links);
   if (status != HR_OK) {
     hr_nccl_release(*rank);

@@ -128,7 +128,7 @@ std::shared_ptr<Transport> meet_by_nccl(c10d::Store &store, int rank, int size, 
   }
   hr_nccl *nccl = nullptr;
   c10::DeviceIndex index = nccl_device();
-  status = status != HR_OK ? status : hr_nccl_create(device_of(index), &id, rank, size, &nccl);
+  status = status != HR_OK ? status : hr_nccl_create(device_of(index), &id, rank, size, nullptr, &nccl);
   auto agreement = size > 1 ? std::make_unique<Agreement>(store.clone(), rank, size) : nullptr;
   hr_nccl_look look = agreement != nullptr ? look_at_others : nullptr;
   status = status != HR_OK ? status : hr_nccl_watch(nccl, stream_of(index), look, agreement.get());
