@@ -19,7 +19,6 @@ STRUCTURES = (tuple, list, dict)
 CALLS_MAX = 256  # of one function
 TRIES_MAX = 3  # to find its cluster
 NUMBERS_MAX = 1 << 12  # that describe a cluster
-DEVICES = ("", None, "/job:localhost/replica:0/task:0/device:HEADRACE:0")
 
 
 class Found:
@@ -42,8 +41,9 @@ class Found:
             self.operands = operands  # the last one: other threads look at it
 
 
-def shorten_calls(watch_address: int, find_address: int) -> None:
-    """Lets functions find what they have traced by dtypes and dims, and call clusters by the plug-in's functions.
+def shorten_calls(watch_address: int, find_address: int, devices: tuple) -> None:
+    """Lets functions find what they have traced by dtypes and dims, and call clusters by the plug-in's functions, if one
+    of these is the current device.
 
     An error (ImportError, AttributeError) means that TensorFlow's code is not the one that is known here.
     """
@@ -169,7 +169,7 @@ def shorten_calls(watch_address: int, find_address: int) -> None:
         return (
             not record.could_possibly_record()
             and cancellation.context() is None
-            and ctx.device_name in DEVICES
+            and ctx.device_name in devices
             and not ctx.op_callbacks
             and not ctx.is_async()
         )

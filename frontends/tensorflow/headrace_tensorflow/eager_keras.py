@@ -21,16 +21,15 @@ import numpy as np
 
 CALLS_BEFORE = 2  # a call is traced
 KEYS_MAX = 64  # of one optimizer or layer
-DEVICES = ("", None, "/job:localhost/replica:0/task:0/device:HEADRACE:0")
 VALUES = ("DTypePolicy", "FloatDTypePolicy", "InputSpec")  # classes of Keras that are compared by their settings
 PLAIN_LAYERS = ("activations", "convolutional", "merging", "normalization", "pooling", "regularization", "reshaping")
 PLAIN_LAYERS += ("core.dense", "core.einsum_dense", "core.identity", "core.input_layer")
 
 
-def shorten_keras() -> None:
-    """Changes Keras, which TensorFlow has imported if it is there."""
+def shorten_keras(devices: tuple) -> None:
+    """Changes Keras, which TensorFlow has imported if it is there, for steps while one of these is the device."""
     if "keras" in sys.modules:
-        change_keras()
+        change_keras(devices)
 
 
 @functools.lru_cache(1024)
@@ -65,7 +64,7 @@ def is_function(value: Any) -> bool:
     return type(value) is types.FunctionType and value.__globals__["__name__"].startswith("keras.src.")
 
 
-def change_keras() -> None:
+def change_keras(devices: tuple) -> None:
     import keras
 
     if keras.config.backend() != "tensorflow":
@@ -96,7 +95,7 @@ class Functions:
         ctx = self.context()
         return (
             ctx.executing_eagerly()
-            and ctx.device_name in DEVICES
+            and ctx.device_name in devices
             and not ctx.op_callbacks
             and not self.tf.distribute.has_strategy()
             and not self.tf.config.functions_run_eagerly()
