@@ -159,10 +159,24 @@ static void mark_used(htf_scope *scope) {
 }
 
 /* Versions of arrays that several used ones share stay, since these depend on them. */
+static bool stays(const htf_sequence *list) {
+  return list->is_used || list->items->used > 1;
+}
+
+/* Elements of lists that go are tensors like others. */
+static void forget_lists(htf_scope *scope) {
+  for (int i = 0; i < scope->body->value_count; ++i) {
+    htf_scope_value *value = &scope->values[i];
+    if (value->of != NULL && !stays(value->of)) {
+      value->of = NULL;
+    }
+  }
+}
+
 static void drop_unused(htf_scope *scope) {
   for (htf_sequence **at = &scope->lists; *at != NULL;) {
     htf_sequence *list = *at;
-    if (list->is_used || list->items->used > 1) {
+    if (stays(list)) {
       at = &list->next;
     } else {
       *at = list->next;
@@ -175,6 +189,7 @@ size_t htf_lists_sweep(htf_scope *scope, htf_scope_value **live) {
   size_t count = 0;
   if (live == NULL) {
     mark_used(scope);
+    forget_lists(scope);
     drop_unused(scope);
   }
   for (htf_sequence *list = scope->lists; list != NULL; list = list->next) {

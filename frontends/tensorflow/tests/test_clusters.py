@@ -861,6 +861,24 @@ def test_products_of_a_list_with_one_matrix(rows, transposed):
         np.testing.assert_allclose(have.numpy(), want.numpy(), 1e-5, 1e-5)
 
 
+def test_an_element_outlives_its_list():
+    """Long loops free lists that no value has."""
+
+    def body(x, weight):
+        def step(i, element, total):
+            y = tf.tanh(tf.matmul(element, weight))
+            rows = tf.TensorArray(tf.float32, size=4).unstack(tf.stack([y, y * 2, tf.cos(y), y + 1]))
+            return i + 1, rows.read(i % 4), total * 0.5 + y
+
+        return tf.while_loop(lambda i, *_: i < 12000, step, (0, x, tf.zeros_like(x)))[1:]
+
+    arguments = numbers(2, 5), numbers(5, 5, seed=1) * 0.3
+    with tf.device("CPU"):
+        expected = tf.function(body)(*(tf.identity(x) for x in arguments))
+    for have, want in zip(tf.function(body)(*arguments), expected, strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), 1e-4, 1e-5)
+
+
 @pytest.mark.parametrize("dims, new", [((2, 0), (-1, 0)), ((2, 0, 3), (-1, 0)), ((0, 4), (-1, 2)), ((3, 0), (0, -1)), ((4, 0), (2, -1, 0))])
 def test_reshape_without_elements(dims, new):
     function = tf.function(lambda x: tf.reshape(tf.math.sin(tf.math.cos(x)), new) + 1.0)
