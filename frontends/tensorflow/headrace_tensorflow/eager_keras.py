@@ -69,7 +69,7 @@ def change_keras(devices: tuple) -> None:
 
     if keras.config.backend() != "tensorflow":
         return
-    functions = Functions()
+    functions = Functions(devices)
     change_optimizers(functions)
     change_loops(functions)
     change_models(functions)
@@ -78,7 +78,7 @@ def change_keras(devices: tuple) -> None:
 class Functions:
     """The functions of owners: of optimizers, recurrent layers and models."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: tuple) -> None:
         import tensorflow as tf
         from keras.src.backend.common.stateless_scope import in_stateless_scope
         from tensorflow.python.eager import context, record
@@ -87,6 +87,7 @@ class Functions:
 
         self.tf, self.context, self.in_stateless_scope = tf, context.context, in_stateless_scope
         self.may_record = record.could_possibly_record
+        self.devices = devices
         self.tensor, self.variable = ops.EagerTensor, ResourceVariable
         self.known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # {key: calls so far or function}
 
@@ -95,7 +96,7 @@ class Functions:
         ctx = self.context()
         return (
             ctx.executing_eagerly()
-            and ctx.device_name in devices
+            and ctx.device_name in self.devices
             and not ctx.op_callbacks
             and not self.tf.distribute.has_strategy()
             and not self.tf.config.functions_run_eagerly()
