@@ -67,7 +67,7 @@ def describe(got, want, wrong):
 
 def compare(kind, got, want, operands, magnitude, wide):
     """None, ("excused", reason) or ("value", detail). `magnitude()` is the step's result on the operands' absolute
-    values, `wide()` its result in double precision; both may be None."""
+    values, `wide()` its result in double precision; both may be None. "order": exact but for the signs of zeros."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return "form", f"{got.dtype}{list(got.shape)}, CPU {want.dtype}{list(want.shape)}"
     if not is_float(want):
@@ -76,8 +76,9 @@ def compare(kind, got, want, operands, magnitude, wide):
             return None
         return judge_integers(operands) or ("value", describe(got, want, wrong))
     g, w = parts(got), parts(want)
+    signs, kind = kind in ("move", "exact") and want.dtype.kind != "c", "exact" if kind == "order" else kind
     exact = kind in ("move", "exact")
-    near = same(g, w, exact and want.dtype.kind != "c")
+    near = same(g, w, signs)
     if near.all():
         return None
     if kind != "move" and not exact:

@@ -60,11 +60,12 @@ ROWS = [
     ("{a} // {b}", "f", "loose"),
     ("{a} % {b}", "iu", "exact"),
     ("{a} % {b}", "f", "loose"),
-    ("lax.max({a}, {same})", "biufc", "exact"),
-    ("lax.min({a}, {same})", "biufc", "exact"),
-    ("jnp.maximum({a}, {b})", "biuf", "exact"),
-    ("jnp.minimum({a}, {b})", "biuf", "exact"),
-    ("lax.pow({a}, {same})", "fc", "few"),
+    ("lax.max({a}, {same})", "biufc", "order"),
+    ("lax.min({a}, {same})", "biufc", "order"),
+    ("jnp.maximum({a}, {b})", "biuf", "order"),
+    ("jnp.minimum({a}, {b})", "biuf", "order"),
+    ("lax.pow({a}, {same})", "f", "few"),
+    ("lax.pow({a}, {same})", "c", "loose"),
     ("lax.pow({a}, {n})", "fi", "few"),
     ("jnp.power({a}, {b})", "iu", "exact"),
     ("lax.atan2({a}, {same})", "f", "few"),
@@ -226,7 +227,7 @@ def scatter(d):
     if method in ("add", "subtract", "mul"):
         bounds = "sum" if method != "mul" else "loose"
     else:
-        bounds = "exact" if method in ("min", "max") else "move"
+        bounds = "order" if method in ("min", "max") else "move"
     bounds = "loose" if method == "apply" else bounds
     more = f", mode={mode!r}" if mode else ""
     return f"scatter.{method}", bounds, f"{a.name}.at[{':, ' * axis}{i}].{method}({b}{more})"
@@ -270,7 +271,7 @@ def reduction(d):
     if name.startswith("arg"):
         axes = d.random.randrange(len(a.shape)) if a.shape else None
     kind = "exact" if name in exact else "sum" if name in sums else "loose"
-    kind = "loose" if name == "ptp" else kind
+    kind = "loose" if name == "ptp" else "order" if "max" in name or "min" in name else kind
     keep = ", keepdims=True" * (d.random.random() < 0.3)
     initial = ""
     if name in ("sum", "max", "min", "prod") and d.random.random() < 0.3:
@@ -297,7 +298,7 @@ def lax_reduction(d):
     r = len(a.shape)
     axes = tuple(sorted(d.random.sample(range(r), d.random.randint(1, r))))
     name = d.random.choice(["add", "mul", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor"])
-    kind = {"add": "sum", "mul": "loose"}.get(name, "exact")
+    kind = {"add": "sum", "mul": "loose", "max": "order", "min": "order"}.get(name, "exact")
     if d.random.random() < 0.25:
         b = d.data("int32", a.shape)
         both = "lambda p, q: (lax.max(p[0], q[0]), lax.add(p[1], q[1]))"
@@ -412,7 +413,7 @@ def window(d):
     name = d.random.choice(["add", "max", "min", "mul"])
     draw = lambda choices: tuple(d.random.choice(choices) for _ in range(r))  # noqa: E731
     padding = padding_of(d, r, [(0, 0), (1, 0), (0, 2), (1, 1)])
-    kind = {"add": "sum", "mul": "loose"}.get(name, "exact")
+    kind = {"add": "sum", "mul": "loose", "max": "order", "min": "order"}.get(name, "exact")
     more = f"{draw([1, 2, 3])}, {draw([1, 1, 2, 3])}, {padding}"
     dilations = f", {draw([1, 1, 2])}, {draw([1, 1, 2])}" if padding != "'SAME'" else ""
     init = identity(d, a, name)
