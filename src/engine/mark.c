@@ -8,6 +8,7 @@
 #include "base/allocator.h"
 #include "base/refcount.h"
 #include "base/thread.h"
+#include "base/vector.h"
 #include "engine/stream_order.h"
 #include "engine/stream_wait.h"
 
@@ -85,19 +86,80 @@ int64_t hr_mark_ns(const hr_mark *mark) {
 /* ---- functions that are called at a mark ---- */
 
 typedef struct callback {
-  hr_queue_job job; /* first */
-  hr_stream *stream;
   void (*function)(void *arg, hr_status status);
   void *arg;
 } callback;
 
+/* The note of all calls for the same place of the stream: each note of its own would wait for the device again. The
+ * queue and the call that pushes it have a reference each. */
+struct hr_callbacks {
+  hr_queue_job job; /* first */
+  hr_refcount refcount;
+  hr_stream *stream;
+  uint64_t number; /* of the job */
+  bool is_reached; /* guarded by the stream's job_mutex, like the list until then */
+  HR_VECTOR(callback) list;
+};
+
+static void release_callbacks(hr_callbacks *callbacks) {
+  if (hr_refcount_release(&callbacks->refcount)) {
+    hr_vector_fini(&callbacks->list);
+    hr_free(callbacks);
+  }
+}
+
+static void close_callbacks(hr_callbacks *callbacks) {
+  hr_stream *stream = callbacks->stream;
+  hr_mutex_lock(&stream->job_mutex);
+  callbacks->is_reached = true;
+  if (stream->callbacks == callbacks) {
+    stream->callbacks = NULL;
+  }
+  hr_mutex_unlock(&stream->job_mutex);
+}
+
 static void call_back(hr_queue_job *job) {
-  callback *c = (callback *)job;
-  hr__stream_set_error(c->stream, hr__lane_flush(c->stream->lane));
-  hr_status status = hr__stream_unreported(c->stream);
-  c->function(c->arg, status);
+  hr_callbacks *callbacks = (hr_callbacks *)job;
+  hr__stream_set_error(callbacks->stream, hr__lane_flush(callbacks->stream->lane));
+  close_callbacks(callbacks);
+  hr_status status = hr__stream_unreported(callbacks->stream);
+  for (size_t i = 0; i < callbacks->list.count; ++i) {
+    callbacks->list.data[i].function(callbacks->list.data[i].arg, status);
+  }
   hr_status_free(status);
-  hr_free(c);
+  release_callbacks(callbacks);
+}
+
+/* Adds a call to the stream's last note if no work came since. The stream is locked. */
+static bool join_callbacks(hr_stream *stream, callback c) {
+  hr_mutex_lock(&stream->job_mutex);
+  hr_callbacks *last = stream->callbacks;
+  bool has_joined =
+      last != NULL && atomic_load(&stream->lane->queue.pushed) == last->number && hr_vector_push(&last->list, c);
+  hr_mutex_unlock(&stream->job_mutex);
+  return has_joined;
+}
+
+/* The stream is locked. */
+static hr_status push_callbacks(hr_stream *stream, callback c) {
+  hr_callbacks *callbacks = hr_calloc(1, sizeof *callbacks);
+  if (callbacks == NULL || !hr_vector_push(&callbacks->list, c)) {
+    hr_free(callbacks);
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "a mark: out of host memory");
+  }
+  callbacks->job.run = call_back;
+  callbacks->stream = stream;
+  hr_refcount_init(&callbacks->refcount);
+  hr_refcount_retain(&callbacks->refcount);
+  uint64_t number = hr_queue_push_note(&stream->lane->queue, &callbacks->job);
+  hr_mutex_lock(&stream->job_mutex);
+  if (!callbacks->is_reached) {
+    callbacks->number = number;
+    stream->callbacks = callbacks;
+  }
+  hr_mutex_unlock(&stream->job_mutex);
+  release_callbacks(callbacks);
+  return HR_OK;
 }
 
 /* The stream lives on until its last work has ended: see hr_stream_release. */
@@ -106,16 +168,12 @@ hr_status hr_stream_mark(hr_stream *stream, void (*function)(void *arg, hr_statu
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "hr_stream_mark: NULL argument");
   }
   HR_RETURN_IF_ERROR(hr__stream_check_submits(stream, "mark"));
-  callback *c = hr_calloc(1, sizeof *c);
-  if (c == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "a mark: out of host memory");
-  }
-  *c = (callback){.job.run = call_back, .stream = stream, .function = function, .arg = arg};
+  const callback c = {function, arg};
   hr_mutex_lock(&stream->mutex);
   hr__stream_set_error(stream, hr__stream_commit_ahead(stream));
-  hr_queue_push_note(&stream->lane->queue, &c->job);
+  hr_status status = join_callbacks(stream, c) ? HR_OK : push_callbacks(stream, c);
   hr_mutex_unlock(&stream->mutex);
-  return HR_OK;
+  return status;
 }
 
 /* ---- the state of a buffer ---- */

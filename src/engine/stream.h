@@ -18,6 +18,7 @@
 #include "headrace/hook.h"
 
 typedef struct hr_job hr_job;
+typedef struct hr_callbacks hr_callbacks; /* of marks */
 
 struct hr_stream {
   hr_refcount refcount;
@@ -60,6 +61,7 @@ struct hr_stream {
                                    * end the wait */
   hr_mutex job_mutex;             /* guards the fields below */
   hr_job *free_jobs;
+  hr_callbacks *callbacks;     /* of the last mark, until it is reached; NULL: none */
   _Atomic(hr_job *) spare_job; /* a free one that is taken and returned without the lock */
   /* The first failure that was not reported yet; until then, jobs are discarded. Read without the lock, too. */
   _Atomic(hr_status) error;

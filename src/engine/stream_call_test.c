@@ -353,6 +353,33 @@ HR_TEST(many_marks_and_calls_keep_their_order) {
   end(&w);
 }
 
+/* Hundreds of results that become ready at once wait for the device once. */
+HR_TEST(marks_at_the_same_place_are_one_note) {
+  world w = begin("cpu");
+  journal l = {0};
+  tally gate = {.blocks = 1};
+  fill(w.stream, w.a, 1);
+  HR_ASSERT_OK(call(w.stream, &gate, w.a, w.a));
+  const atomic_uint_least64_t *pushed = &w.stream->lane->queue.pushed;
+  uint64_t before = atomic_load(pushed);
+  for (int i = 0; i < 10; ++i) {
+    HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l));
+  }
+  HR_ASSERT_EQ(atomic_load(pushed), before + 1);
+  add_one(w.stream, w.a, w.b);
+  HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l)); /* after other work */
+  uint64_t after = atomic_load(pushed);
+  HR_ASSERT(after > before + 2);
+  HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l));
+  HR_ASSERT_EQ(atomic_load(pushed), after);
+  HR_ASSERT_EQ(atomic_load(&l.count), 0);
+  atomic_store(&gate.opened, 1);
+  wait_for_count(&l, 12);
+  HR_ASSERT_OK(hr_stream_mark(w.stream, append, &l)); /* after the last one was reached */
+  wait_for_count(&l, 13);
+  end(&w);
+}
+
 typedef struct racer {
   world *w;
   journal l;
