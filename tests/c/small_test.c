@@ -252,7 +252,9 @@ HR_TEST(matrices_that_are_left_to_others) {
                {{0, {0}, 512, 900, 450}, HR_DTYPE_BF16, BIAS_NONE, false},
                {{0, {0}, 64, 64, 64}, HR_DTYPE_F32, BIAS_FULL, false},
                {{1, {2}, 64, 64, 64}, HR_DTYPE_F32, BIAS_NONE, false},
-               {{0, {0}, 1024, 64, 1024}, HR_DTYPE_F32, BIAS_NONE, false}};
+               {{0, {0}, 1024, 64, 1024}, HR_DTYPE_F32, BIAS_NONE, false},
+               {{0, {0}, 128, 1024, 768}, HR_DTYPE_F32, BIAS_NONE, true},
+               {{0, {0}, 128, 1025, 768}, HR_DTYPE_F32, BIAS_NONE, false}};
   written = &hr__matrices_provider;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     op_case t = product_case(&emulated, &cases[i].shape, cases[i].dtype, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE,

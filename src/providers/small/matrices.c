@@ -4,8 +4,8 @@
  * A library's tiles for f32 have 128 rows or columns: a layer of 512 rows by 450 columns is 16 of them, which leaves
  * most of a large GPU's processors idle. Ours have 32 columns, and several warps share the sums of a tile.
  *
- * f32, with or without a bias for each column; any strides. Rejects batches, and more tiles than the device has
- * processors: for those a library's kernel is as fast or faster.
+ * f32, with or without a bias for each column; any strides. Rejects batches, more tiles than the device has processors,
+ * and long sums, which a library divides among blocks: for those its kernel is as fast or faster.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 
 enum { TM_MOST = 8, TILE_COLUMNS = 32, PROCESSORS = 132 };
 /* Products of more elements, or of more multiplications, are left to a library. */
-static const int64_t ELEMENTS_MOST = 1 << 19, SIDE_MOST = 1 << 14, PRODUCTS_MOST = 1 << 28;
+static const int64_t ELEMENTS_MOST = 1 << 19, SIDE_MOST = 1 << 14, INNER_MOST = 1 << 10, PRODUCTS_MOST = 1 << 28;
 
 typedef struct matrices {
   const hr_operand *a, *b, *y, *bias; /* bias: NULL, or one number for each column */
@@ -26,7 +26,7 @@ typedef struct matrices {
 
 static bool is_small(const matrices *p) {
   return p->rows > 1 && p->columns > 0 && p->inner > 0 && p->rows <= SIDE_MOST && p->columns <= SIDE_MOST &&
-         p->inner <= SIDE_MOST && p->rows * p->columns <= ELEMENTS_MOST &&
+         p->inner <= INNER_MOST && p->rows * p->columns <= ELEMENTS_MOST &&
          p->rows * p->columns * p->inner <= PRODUCTS_MOST;
 }
 
