@@ -318,14 +318,14 @@ static void emit_warp_elements(passes *p, int phase) {
   HR__EMIT(e, "}\n");
 }
 
-/* Adds `elements` of a tile in order. `guard`: a condition, or "" if all exist, so that they can be loaded in advance.
- * `pair`: the accumulator, "" or "[t % 2]". */
-static void take_in_order(const device *d, int k, int elements, const char *guard, const char *pair) {
+/* Adds the elements of a tile up to number `end` in order. `guard`: a condition, or "" if all exist, so that they can
+ * be loaded in advance. `pair`: the accumulator, "" or "[t % 2]". */
+static void take_in_order(const device *d, int k, const char *end, const char *guard, const char *pair) {
   hr__emitter *e = d->e;
   const hr_instr *instr = &e->kernel->instrs[k];
   const char *row = hr_op_table(instr->op)->name, *cls = hr_class_name(instr->cls);
   int r = instr->dst;
-  HR__EMIT(e, "HR_UNROLL_BY_16\nfor (int t = 0; t < %d; ++t) {\n%s{ ", elements, guard);
+  HR__EMIT(e, "HR_UNROLL_BY_16\nfor (int t = 0; t < %s; ++t) {\n%s{ ", end, guard);
   if (instr->kind == HR_INSTR_ARGREDUCE) {
     HR__EMIT(e, "hr_update_best_%s_%s(&l%d%s, &m%d%s, q%d[t][HR_LANE], k%d[t][HR_LANE]); }\n}\n", row, cls, r, pair, r,
              pair, r, r);
@@ -343,11 +343,11 @@ static void take_chunk(const device *d, int phase) {
     if (instr->phase != phase || !hr__device_is_reduction(instr)) {
       continue;
     }
-    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nif (to - from == %d) {\n", warp++ % (CHUNK_THREADS / WARP),
-             (int)HR_REDUCE_CHUNK);
-    take_in_order(d, k, HR_REDUCE_CHUNK / WARP, "", "[t % 2]");
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nconst int end = %d;\nif (to - from == %d) {\n",
+             warp++ % (CHUNK_THREADS / WARP), (int)HR_REDUCE_CHUNK / WARP, (int)HR_REDUCE_CHUNK);
+    take_in_order(d, k, "end", "", "[t % 2]");
     HR__EMIT(e, "} else {\n");
-    take_in_order(d, k, HR_REDUCE_CHUNK / WARP, "if (from + t * HR_WARP + HR_LANE < to) ", "[t % 2]");
+    take_in_order(d, k, "end", "if (from + t * HR_WARP + HR_LANE < to) ", "[t % 2]");
     HR__EMIT(e, "}\n");
     hr__device_fold_one(d, k, "unit");
     HR__EMIT(e, "}\n");
@@ -405,10 +405,11 @@ static void take_tile(const device *d, int phase, int elements) {
     if (instr->phase != phase || !hr__device_is_reduction(instr)) {
       continue;
     }
-    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nif (b + %d <= to) {\n", warp++ % (TILE_THREADS / WARP), elements);
-    take_in_order(d, k, elements, "", "");
+    HR__EMIT(e, "if (HR_THREAD / HR_WARP == %d) {\nconst int end = %d, rest = (int)(to - b);\nif (end <= rest) {\n",
+             warp++ % (TILE_THREADS / WARP), elements);
+    take_in_order(d, k, "end", "", "");
     HR__EMIT(e, "} else {\n");
-    take_in_order(d, k, elements, "if (b + t < to) ", "");
+    take_in_order(d, k, "rest", "", "");
     HR__EMIT(e, "}\n}\n");
   }
 }

@@ -20,6 +20,7 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   const char *text = hr_text_chars(&b->text) + before;
   b->quads += strstr(text, "= hr_fold_quads_") != NULL || strstr(text, "is_four") != NULL;
   b->words += emission->word_count > 0;
+  HR_ASSERT_NULL(strstr(text, "if (b + t < to) { ")); /* a warp that adds a tile's elements looks at none of them */
   b->turns += strstr(text, "int turn = 0") != NULL;
   b->prefetches += strstr(text, "hr_prefetch(&") != NULL;
   b->tiles += strstr(text, "[near][far]") != NULL;
