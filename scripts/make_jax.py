@@ -251,36 +251,40 @@ Resident memory beyond that before the first step, in MB (`python bench/jax_call
 
 With 300 shapes, JAX itself takes 448 of these.
 
-On one H200 with 16 cores, jax 0.11.2 (not among the tested versions), 2026-11-29, the time of JAX's CUDA backend
-divided by Headrace's, by the clock (`HEADRACE_DEVICE=cuda python bench/jax_cases.py --reference cuda --threads 4 --rounds
-3`):
+On one H200, four of 16 cores, driver 580.159, jax 0.11.2 (not among the tested versions), 2026-11-30, the time of JAX's
+CUDA backend divided by Headrace's, by the clock (`HEADRACE_DEVICE=cuda python bench/jax_cases.py --reference cuda
+--threads 4 --rounds 5 --seconds 0.4 --warm-up 2`). Both sides have the same precision. JAX rounds factors to TF32 by
+default, Headrace does with `HEADRACE_TF32=all`; JAX keeps f32 with `JAX_DEFAULT_MATMUL_PRECISION=highest`:
 
-| case | JAX CUDA, ms | Headrace, ms | a call | the first call |
-|---|---:|---:|---:|---:|
-| CNN 28x28, train, batch 512 | 1.566 | 1.133 | 1.38x | 2.6x |
-| CNN 28x28, infer, batch 512 | 0.478 | 0.239 | 2.00x | 9.3x |
-| softshrink MLP, train, batch 64 | 0.226 | 0.215 | 1.05x | 4.2x |
-| softshrink MLP, infer, batch 1 | 0.106 | 0.059 | 1.79x | 1.1x |
-| GPT-2 small, infer, 1 x 128 tokens | 1.138 | 1.843 | 0.62x | 14.9x |
-| element-wise chain, 4,194,304 floats | 0.096 | 0.054 | 1.76x | 0.7x |
+| case | precision | JAX CUDA, ms | Headrace, ms | a call | the first call |
+|---|---|---:|---:|---:|---:|
+| CNN 28x28, train, batch 512 | TF32 | 1.592 | 0.960 | 1.66x | 2.7x |
+| CNN 28x28, infer, batch 512 | TF32 | 0.410 | 0.231 | 1.78x | 9.3x |
+| CNN 28x28, infer, batch 1 | TF32 | 0.306 | 0.071 | 4.28x | 2.3x |
+| softshrink MLP, train, batch 64 | f32 | 0.207 | 0.146 | 1.42x | 8.7x |
+| softshrink MLP, train, batch 64 | TF32 | 0.202 | 0.150 | 1.35x | 4.1x |
+| GPT-2 small, train, 1 x 128 tokens | f32 | 7.486 | 7.160 | 1.05x | 37x |
+| GPT-2 small, train, 1 x 128 tokens | TF32 | 5.704 | 5.512 | 1.03x | 10.7x |
+| GPT-2 small, infer, 1 x 128 tokens | f32 | 1.950 | 1.727 | 1.13x | 23x |
+| GPT-2 small, infer, 1 x 128 tokens | TF32 | 1.218 | 1.147 | 1.06x | 18x |
 
-JAX's CUDA backend rounds the factors of f32 products to TF32 by default. Headrace does so with `HEADRACE_TF32=all`: then
-GPT-2's inference takes 1.220 ms (0.94x), a training step on 1 x 128 tokens 7.94 ms (JAX 5.69, 0.72x). A call of GPT-2
-takes two and a half times the CPU time of JAX's there.
+Of an earlier run, 2026-11-29, on another machine of that kind, JAX at its defaults: softshrink MLP, infer, batch 1,
+0.106 and 0.059 ms (1.79x), an element-wise chain of 4,194,304 floats 0.096 and 0.054 (1.76x). With JAX at its defaults
+and Headrace at its own, which keeps f32 in products, GPT-2's inference is slower here (1.138 and 1.843 ms then).
 
-The same precision on both sides (`JAX_DEFAULT_MATMUL_PRECISION=highest`), another machine of that kind, later the same
-day, with attention as one kernel:
+GPT-2's training step with TF32, microseconds, medians of 300 steps, beside the GPU's time by CUPTI:
 
-| case | JAX CUDA, ms | Headrace, ms | a call | the first call |
-|---|---:|---:|---:|---:|
-| GPT-2 small, infer, 1 x 128 tokens | 1.797 | 1.653 | 1.09x | 61x |
-| GPT-2 small, train, 1 x 128 tokens | 6.919 | 8.167 | 0.85x | 37x |
-| softshrink MLP, train, batch 64 | 0.178 | 0.186 | 0.96x | 6.8x |
+| part | us |
+|---|---:|
+| JAX, up to the call of the plug-in | 470 |
+| the call: the program is recorded, its 150 results made | 290 |
+| its commit; of it 40 are the launch of a graph of 550 kernels | 190 |
+| the GPU: 550 kernels. JAX makes its arrays meanwhile (750) | 4,070 |
+| the results' 150 events, and the thread that waits for them | 280 |
 
-Of the training step the GPU was idle for the 1.6 ms in which the call was recorded and JAX made its 450 results. Since
-then a program of 32 operations or more begins when its call has been recorded, and products of few tiles run twice as
-many warps. A step whose loss is read takes 7.24 ms (7.95 without the former, 7.36 without the latter; another machine).
-ncu adds up 1.74 ms of kernels for inference in f32 and 1.01 with TF32, 7.19 and 4.76 ms for training (before that).
+JAX's own 691 kernels take 4,020, and 5,960 in f32; Headrace's took 6,080 there, before products of long sums were left
+to cuBLASLt, which saves 170. Half of a step is products at the same speed on both sides. Adam runs at the memory's
+bandwidth.
 
 One of three cases of JAX 0.11.0's own tests ran there, too, on `HEADRACE_DEVICE=cuda`: of those that pass on JAX's CPU
 backend, all pass in lax_test (827), lax_numpy_test (1,074), lax_numpy_operators_test (555), lax_control_flow_test (328),
