@@ -84,6 +84,41 @@ def test_gradients_as_before(function):
         assert torch.allclose(given.cpu(), wanted, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:.*[Oo]verrid")
+def test_conversions_leave_out_autograd():
+    """torch selects a backend for them, which comes between autograd and the device's kernel."""
+    whole, learned = torch.arange(3, device=DEVICE), floats(3, requires_grad=True)
+    seen = []
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("_to_copy", lambda x, **options: seen.append(x) or torch.empty(0), "AutogradOther")
+        with torch.no_grad():
+            assert whole.float().tolist() == [0, 1, 2] and learned.double().dtype == torch.float64
+        assert not seen
+        learned.double()
+        assert len(seen) == 1
+    finally:
+        library._destroy()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_conversions_to_other_dtypes_and_devices(mode):
+    x = floats(2, 3, 4, 5).transpose(0, 1)
+    host = x.cpu()
+    with mode():
+        for dtype in (torch.float16, torch.int32, torch.bool, torch.complex64):
+            assert torch.equal(x.to(dtype).cpu(), host.to(dtype)) and x.to(dtype).stride() == host.to(dtype).stride()
+        copy = x.to(torch.float32, copy=True, memory_format=torch.channels_last)
+        assert torch.equal(copy.cpu(), host) and copy.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(x.to("cpu", torch.float64), host.double())
+        assert torch.equal(host.to(DEVICE, torch.int64).cpu(), host.long())
+        meta = x.to("meta")
+        assert meta.is_meta and meta.shape == x.shape
+        conjugate = x.to(torch.complex64).conj()
+        assert torch.equal(conjugate.to(torch.complex128).cpu(), host.to(torch.complex128))
+        assert x[:0].to(torch.int8).shape == (0, 2, 4, 5)
+
+
 def test_one_argument_that_needs_a_gradient_is_enough():
     a, b = floats(3, 4), floats(3, 4, requires_grad=True)
     for found in (a * b, torch.cat((a, b)), torch.addmm(a[0, :3], a, b.t()), a.clone().add_(b)):

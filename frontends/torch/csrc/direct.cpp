@@ -125,9 +125,11 @@ template <class Op, class Schema = typename Op::schema> struct Direct;
 
 // An operator that returns new tensors, or writes to its first argument: then it returns that, or nothing.
 template <class Op, class Result, class First, class... Rest> struct Direct<Op, Result(First, Rest...)> {
-  static Result call(c10::DispatchKeySet keys, First first, Rest... rest) {
+  static Result call(c10::DispatchKeySet given, First first, Rest... rest) {
+    // torch selects a backend for conversions, which name a device. It would be this one again.
+    c10::DispatchKeySet keys = given.remove(c10::DispatchKey::BackendSelect);
     if (!is_plain_call(keys) || is_watched(first) || (is_watched(rest) || ...))
-      return Op::redispatch(of_autograd(keys), first, rest...);
+      return Op::redispatch(of_autograd(given), first, rest...);
     at::AutoDispatchBelowADInplaceOrView below;
     c10::DispatchKeySet here = keys & c10::after_ADInplaceOrView_keyset;
     if constexpr (std::is_reference_v<Result> || std::is_void_v<Result>) {
