@@ -224,6 +224,10 @@ HR_API HR_MUST_USE hr_status hr_stream_synchronize(hr_stream *stream);
  * pending operations here if that takes microseconds, that is, on a host if they are few small ones which the stream
  * has run before. True: all work has run, without a failure. False: hr_stream_synchronize is needed. */
 HR_API bool hr_stream_finish_short(hr_stream *stream);
+/* The same for callers without such a lock: commits everything pending on a host, and runs it here unless it may take
+ * more than some tens of milliseconds, calls functions that wait for others, or earlier work has not ended. False: the
+ * work goes on, or has failed, or another thread is recording. */
+HR_API bool hr_stream_finish_soon(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 

@@ -29,7 +29,7 @@
 #include "engine/run.h"
 #include "engine/stream.h"
 
-enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000 };
+enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000, SOON_PART = 10 };
 
 /* The caller's next action after a commit. PROBE: it only checks that memory is available. */
 typedef enum caller_does { RECORD, WAIT_SOON, WAIT, PROBE } caller_does;
@@ -355,10 +355,17 @@ static void end_early(hr_queue_job *entry) {
   finish_job(job, note_result(job, job->status));
 }
 
-/* True if an interrupt may come before the program has run: the waiting thread must then be free to poll for it. */
+/* True if the program may take longer than a part of what is long for an interrupt. */
+static bool may_exceed(const hr_stream *stream, const hr_instance *instance, int part) {
+  return instance->may_be_endless || instance->plan->bytes >= stream->long_bytes / part ||
+         instance->plan->flops >= stream->long_flops / part;
+}
+
+/* True if an interrupt may come before the program has run: the waiting thread must then be free to poll for it. A
+ * caller that returns soon does not wait for others either, whose work it may begin afterwards. */
 static bool is_long(const hr_stream *stream, const hr_instance *instance) {
-  return stream->wants_interrupt != NULL && (instance->may_be_endless || instance->plan->bytes >= stream->long_bytes ||
-                                             instance->plan->flops >= stream->long_flops);
+  return stream->returns_soon ? instance->waits_for_others || may_exceed(stream, instance, SOON_PART)
+                              : stream->wants_interrupt != NULL && may_exceed(stream, instance, 1);
 }
 
 /* False for devices other than hosts, which run beside the host anyway, and for lanes other than the first one. */

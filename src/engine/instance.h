@@ -100,6 +100,7 @@ struct hr_instance {
   bool needs_team;                 /* some step is worth more than one thread */
   bool is_brief;                   /* a run takes some 40 us on the host, with products */
   bool may_be_endless;             /* some step is a function of the caller's, such as a loop */
+  bool waits_for_others;           /* some step is a late function */
   int kernel_count, library_count; /* launches, and library calls; of these .. */
   int short_count;                 /* .. functions that take a short time */
   int batch_most;                  /* steps of the longest batch */

@@ -287,7 +287,7 @@ static bool is_brief(const hr_instance *instance) {
 /* Notes of the steps what a run needs to know. `may_differ`: see hr__batch_steps_again; `summaries` may be NULL. */
 static hr_status note_steps(hr_instance *instance, const hr_device *device, const bool *may_differ,
                             hr_step_summary *summaries) {
-  instance->needs_team = instance->has_tunings = instance->may_be_endless = false;
+  instance->needs_team = instance->has_tunings = instance->may_be_endless = instance->waits_for_others = false;
   instance->short_count = 0;
   hr_vector_clear(&instance->sources);
   for (int i = 0; i < instance->step_count; ++i) {
@@ -302,6 +302,7 @@ static hr_status note_steps(hr_instance *instance, const hr_device *device, cons
     }
     instance->needs_team |= needs;
     instance->may_be_endless |= is_function(instance, step, HR_CALL_ENDLESS);
+    instance->waits_for_others |= is_function(instance, step, HR_CALL_LATE);
     instance->short_count += is_function(instance, step, HR_CALL_SHORT);
     instance->has_tunings |= step->call != NULL && step->call->tuning != NULL && device->properties.is_host;
   }

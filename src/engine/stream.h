@@ -38,6 +38,7 @@ struct hr_stream {
   bool is_tight;           /* memory is short: no result gets room (growth.h) */
   bool defers_copies;      /* of the present commit (deferred_copies.h) */
   bool goes_ahead;         /* a mark or a call follows: its limit is HR_QUEUE_AHEAD */
+  bool returns_soon;       /* whoever commits now is to be kept for some tens of milliseconds at most */
   hr_trace pending, rest;
   uint32_t epoch; /* of the pending trace, for stream_order.h: a commit of all of it begins the next one */
   hr_trace move;  /* scratch of default_layout.c: the copy of a move */

@@ -302,11 +302,11 @@ HR_TEST(short_programs_that_are_known_are_finished_without_a_wait) {
   close_fixture(&f);
 }
 
-/* A row times a matrix of zeros, n x n, several times; true if the last time was without a wait. */
-static bool finishes_product(const fixture *f, int64_t n) {
+/* A row times a matrix of zeros, n x n, several times; true if `finish` was enough the last time. */
+static bool finishes_product(const fixture *f, int64_t n, bool (*finish)(hr_stream *stream)) {
   const int64_t row[2] = {1, n}, square[2] = {n, n}, rows_first[2] = {n, 1};
   hr_buffer *x, *w, *y;
-  bool is_short = false;
+  bool is_finished = false;
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)n * sizeof(float), &x));
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)(n * n) * sizeof(float), &w));
   HR_ASSERT_OK(hr_buffer_create(f->device, (size_t)n * sizeof(float), &y));
@@ -320,17 +320,37 @@ static bool finishes_product(const fixture *f, int64_t n) {
   HR_ASSERT_OK(hr_stream_synchronize(f->stream));
   for (int round = 0; round < 4; ++round) {
     HR_ASSERT_OK(hr_stream_record(f->stream, HR_OP_MATMUL, NULL, 2, inputs, 1, &out));
-    is_short = hr_stream_finish_short(f->stream);
+    is_finished = finish(f->stream);
     HR_ASSERT_OK(hr_stream_synchronize(f->stream));
   }
   hr_buffer_release(x), hr_buffer_release(w), hr_buffer_release(y);
-  return is_short;
+  return is_finished;
 }
 
 HR_TEST(small_products_are_finished_without_a_wait) {
   fixture f = open_fixture("cpu");
-  HR_ASSERT(finishes_product(&f, 256));
-  HR_ASSERT(!finishes_product(&f, 1024)); /* 4 MB */
+  HR_ASSERT(finishes_product(&f, 256, hr_stream_finish_short));
+  HR_ASSERT(!finishes_product(&f, 1024, hr_stream_finish_short)); /* 4 MB */
+  close_fixture(&f);
+}
+
+static bool has_queue_thread(const fixture *f) {
+  return f->stream->lane->queue.thread.started;
+}
+
+HR_TEST(work_of_some_milliseconds_is_finished_soon) {
+  fixture f = open_fixture("cpu");
+  HR_ASSERT(finishes_product(&f, 1024, hr_stream_finish_soon));
+  hr_mutex_lock(&f.stream->mutex); /* as another thread that records */
+  HR_ASSERT(!hr_stream_finish_soon(f.stream));
+  hr_mutex_unlock(&f.stream->mutex);
+  hr_stream_fail(f.stream, hr_status_make(HR_STATUS_INTERNAL, "a failure"));
+  HR_ASSERT(!hr_stream_finish_soon(f.stream));
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_INTERNAL, "a failure");
+  HR_ASSERT(!has_queue_thread(&f));
+  f.stream->long_bytes = 0; /* all programs are long */
+  (void)finishes_product(&f, 1024, hr_stream_finish_soon);
+  HR_ASSERT(has_queue_thread(&f));
   close_fixture(&f);
 }
 

@@ -242,6 +242,22 @@ bool hr_stream_finish_short(hr_stream *stream) {
   return has_run && hr_queue_is_drained(queue) && hr__stream_error(stream) == HR_OK;
 }
 
+bool hr_stream_finish_soon(hr_stream *stream) {
+  if (stream->is_capture || !stream->device->properties.is_host || !hr_mutex_try_lock(&stream->mutex)) {
+    return false;
+  }
+  stream->goes_ahead = stream->returns_soon = true;
+  hr__stream_notify_of(stream, HR_EVENT_WAIT);
+  stream->goes_ahead = stream->returns_soon = false;
+  hr_queue_settle(&stream->lane->queue);
+  bool has_run = hr_queue_is_drained(&stream->lane->queue) && hr__stream_error(stream) == HR_OK;
+  if (has_run) {
+    hr__policy_waited(&stream->policy);
+  }
+  hr_mutex_unlock(&stream->mutex);
+  return has_run;
+}
+
 hr_status hr_stream_synchronize(hr_stream *stream) {
   hr_mutex_lock(&stream->mutex);
   return hr__stream_finish(stream, HR_EVENT_WAIT, NULL);

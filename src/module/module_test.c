@@ -1,10 +1,12 @@
 /* Modules: sources that are accepted and refused, runs between other operations, operands of any form, guards. */
 #include <math.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/context.h"
 #include "base/env.h"
+#include "base/thread.h"
 #include "headrace/function.h"
 #include "headrace/module.h"
 #include "headrace/profile.h"
@@ -467,6 +469,37 @@ HR_TEST(short_functions_that_fail_run_once) {
   HR_ASSERT_EQ(c.calls, 4);
   read_back(&f, &x, out);
   HR_ASSERT(out[0] == 16 && out[1] == 80);
+  hr_buffer_release(x.buffer);
+  close_fixture(&f);
+}
+
+static atomic_bool goes_on;
+
+static hr_status wait_for_the_caller(const hr_function_call *call) {
+  (void)call;
+  const int64_t end = hr_clock_ns() + INT64_C(20) * 1000 * 1000 * 1000;
+  while (!atomic_load(&goes_on) && hr_clock_ns() < end) {
+    hr_thread_relax();
+  }
+  return atomic_load(&goes_on) ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "the caller waits");
+}
+
+/* Whoever finishes work soon may be the one that they wait for. */
+HR_TEST(functions_are_not_waited_for_where_work_is_finished_soon) {
+  fixture f = open_fixture();
+  counted c = {0, 0};
+  tensor x = make(&f, 1, 2, (float[]){1, 2});
+  hr_view vx = view_of(&x);
+  hr_function_spec spec = spec_of(wait_for_the_caller, &c);
+  spec.updated_count = 1;
+  for (int k = 0; k < 6; ++k) {
+    spec.is_late = k % 2 == 0;
+    atomic_store(&goes_on, false);
+    HR_ASSERT_OK(hr_function_record(f.stream, &spec, 0, NULL, 1, &vx));
+    HR_ASSERT(!hr_stream_finish_soon(f.stream));
+    atomic_store(&goes_on, true);
+    HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  }
   hr_buffer_release(x.buffer);
   close_fixture(&f);
 }

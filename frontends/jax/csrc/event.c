@@ -1,8 +1,8 @@
 /* event.c: events: what is ready now or later, with a failure or without.
  *
  * An event of a buffer that is pending becomes ready by a mark of the stream, which is put there when somebody waits:
- * a mark commits, and a program that nobody waits for goes on to be recorded. Work that takes microseconds runs in
- * the call that makes the event, so that no thread has to wake up for it.
+ * a mark commits, and a program that nobody waits for goes on to be recorded. Work of up to some tens of milliseconds
+ * runs in the call that makes the event: with a mark, three threads would wake each other in turn.
  *
  * A mark reports the stream's first failure, which may concern other buffers. Then a thread of its own finds out about
  * this one, since marks must not use the stream, and so do callbacks on the host's devices. It also reports the failure
@@ -179,7 +179,7 @@ pjrt_event *hrj_event_of(pjrt_device *device, hr_buffer *buffer) {
   unsigned failures = atomic_load(&device->failures); /* before the state, which may change meanwhile */
   hr_status failure = HR_OK;
   hr_buffer_state state = hr_buffer_status(stream, buffer, &failure);
-  if (state == HR_BUFFER_PENDING && hr_stream_finish_short(stream)) {
+  if (state == HR_BUFFER_PENDING && (hr_stream_finish_short(stream) || hr_stream_finish_soon(stream))) {
     hr_status_free(failure);
     state = hr_buffer_status(stream, buffer, &failure);
   }

@@ -99,6 +99,22 @@ def test_an_array_becomes_ready_while_it_is_polled():
     np.testing.assert_array_equal(np.asarray(y), np.full(1 << 20, 3, np.float32))
 
 
+@pytest.mark.cpu
+def test_work_of_milliseconds_runs_where_it_is_waited_for():
+    """No other thread has to wake up for it."""
+    program = """
+import pathlib, headrace_jax, jax, numpy as np
+headrace_jax.initialize()
+x = jax.device_put(np.ones((700, 700), np.float32))
+for _ in range(10):
+    y = jax.jit(lambda x: x @ x + 1)(x).block_until_ready()
+names = {task.joinpath("comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()}
+print("headrace-run" in names, y[1, 1])
+"""
+    done = run(program, HEADRACE_THREADS="2")
+    assert done.stdout.split() == ["False", "701.0"], done.stderr
+
+
 def test_eight_threads_share_a_function():
     function = jax.jit(lambda x, k: x * k + 1)
     failures = []
