@@ -130,6 +130,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   }
   HR_RETURN_IF_ERROR(hr_wait(program, &fusion));
   HR_RETURN_IF_ERROR(hr_hoist(program, target, &fusion));
+  HR_RETURN_IF_ERROR(hr_hasten(program, target, &fusion));
   HR_RETURN_IF_ERROR(hr_live(program, &fusion, &liveness));
   HR_RETURN_IF_ERROR(hr_plan(program, &liveness, schedule));
   HR_RETURN_IF_ERROR(make_steps(program, &fusion, &liveness, target, schedule));

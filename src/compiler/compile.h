@@ -2,7 +2,7 @@
  *
  *   stream form --chain, expand-->
  *   value form  --forward, simplify, rename, match, deliver, layout, propagate order-->
- *   value form  --fuse, recompute, wait, hoist-->
+ *   value form  --fuse, recompute, wait, hoist, hasten-->
  *   groups      --live, plan, lower--> steps and places
  *
  * Each pass has a file of its own. The compiler never calls a driver: it reads hr_target.
@@ -27,10 +27,11 @@ typedef struct hr_target {
                          * choice */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
   int64_t
-      recompute_bytes; /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
-  int64_t hoist_bytes; /* groups that wait for nothing and whose results have at most this size run first */
-  bool explains;       /* tell why a kernel is apart from the one that made its input (hr_step.why) */
-  bool verify;         /* verify the program after each pass, and the schedule at the end */
+      recompute_bytes;  /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
+  int64_t hoist_bytes;  /* groups that wait for nothing and whose results have at most this size run first */
+  int64_t hasten_bytes; /* groups that use up a temporary of at least this size run where it has been made; 0: none */
+  bool explains;        /* tell why a kernel is apart from the one that made its input (hr_step.why) */
+  bool verify;          /* verify the program after each pass, and the schedule at the end */
 } hr_target;
 
 typedef enum hr_step_kind {

@@ -173,6 +173,9 @@ hr_status hr_wait(hr_program *program, hr_fusion *fusion);
 /* Moves small groups that wait for nothing to the front. */
 hr_status hr_hoist(hr_program *program, const hr_target *target, hr_fusion *fusion);
 
+/* Moves groups that use up a large temporary to where it has been made. */
+hr_status hr_hasten(hr_program *program, const hr_target *target, hr_fusion *fusion);
+
 /* count + 1 indices in the program's arena, all -1; NULL when memory is out. */
 int *hr_program_indices(hr_program *program, int count);
 

@@ -12,7 +12,7 @@
 #include "engine/dump.h"
 #include "engine/step_costs.h"
 
-enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25 };
+enum { RESIDENT_ROW_BYTES = 1 << 18, HOIST_BYTES = 1 << 15, DEVICE_HOIST_BYTES = 1 << 25, HASTEN_BYTES = 1 << 20 };
 
 /* The plans of a context that are in use. */
 typedef struct plans {
@@ -286,6 +286,7 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
                       .may_keep = hr__algorithms_may_keep,
                       .resident_row_bytes = RESIDENT_ROW_BYTES,
                       .hoist_bytes = hoist_bytes(device),
+                      .hasten_bytes = device->properties.is_host ? HASTEN_BYTES : 0,
                       .explains = own_plans()->keeps_nodes,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -72,6 +73,35 @@ def test_donated_state_is_updated_in_place():
         expected = [x * np.float32(0.5) + 1 for x in expected]
     np.testing.assert_array_equal(np.asarray(state), expected)
     np.testing.assert_array_equal(first[2], np.full(1 << 16, 2, np.float32))
+
+
+@pytest.mark.cpu
+def test_an_optimizer_runs_where_its_gradients_are_made():
+    """Eight gradients of 1 MB are not there at once."""
+    program = """
+import functools, headrace_jax, jax, jax.numpy as jnp, numpy as np
+headrace_jax.initialize()
+size, layers, numbers = 512, 8, np.random.default_rng(0)
+gradients = jax.grad(lambda weights, x: (functools.reduce(lambda x, w: jnp.tanh(x @ w), weights, x) ** 2).sum())
+def update(w, a, b, g):
+    a, b = 0.9 * a + g, 0.9 * b + g * g
+    return w - 0.01 * a / (jnp.sqrt(b) + 1), a, b
+@functools.partial(jax.jit, donate_argnums=0)
+def step(state, x):
+    return [update(*each, g) for each, g in zip(state, gradients([w for w, _, _ in state], x))]
+weights = [numbers.standard_normal((size, size), np.float32) * np.float32(size**-0.5) for _ in range(layers)]
+x = jax.device_put(numbers.standard_normal((64, size), np.float32))
+start = [(w, np.zeros_like(w), np.zeros_like(w)) for w in weights]
+state = jax.block_until_ready(jax.jit(lambda state: jax.tree.map(jnp.copy, state))(start))
+state = jax.block_until_ready(step(state, x))
+expected = [update(*each, g) for each, g in zip(start, jax.jit(gradients)(weights, x))]
+for got, wanted in zip(jax.tree.leaves(state), jax.tree.leaves(expected)):
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+"""
+    done = run(program, HEADRACE_DEBUG="3")
+    assert done.returncode == 0, done.stderr[-3000:]
+    programs = re.findall(r"(\d+) records, .* arena (\d+)", done.stderr)
+    assert int(max(programs, key=lambda found: int(found[0]))[1]) < 5 << 20
 
 
 def test_donated_memory_that_numpy_sees_stays():
