@@ -20,6 +20,15 @@ const char *hrj_platform_version(void) {
   return version;
 }
 
+/* On other threads, while JAX traces and lowers its first program. They must end before exit() does. */
+static void open_libraries(hr_stream *stream) {
+  static atomic_int is_waited_for;
+  hr_stream_open_libraries(stream);
+  if (atomic_exchange(&is_waited_for, 1) == 0 && !hrj_call_at_exit(hr_libraries_wait)) {
+    hr_libraries_wait();
+  }
+}
+
 static hr_status open_device(pjrt_device *device, pjrt_client *client, const char *name, int number) {
   device->client = client, device->number = number, device->self[0] = device;
   const char *nop = getenv("HEADRACE_JAX_NOP");
@@ -27,6 +36,7 @@ static hr_status open_device(pjrt_device *device, pjrt_client *client, const cha
   HR_RETURN_IF_ERROR(hr_device_open(name, &device->device));
   HR_RETURN_IF_ERROR(hr_stream_create(device->device, &device->stream));
   hr_stream_set_interrupt_check(device->stream, hrj_wants_interrupt, NULL);
+  open_libraries(device->stream);
   hr_device_info info;
   hr_device_describe(device->device, &info);
   device->is_host = info.is_host;

@@ -1,6 +1,7 @@
 /* interrupt.c: Ctrl-C while a program runs. If the process is Python's, waits look for signals whose handlers raise, as
  * Python does between two instructions: the work that waits is cancelled, and the signal comes again when the call has
- * returned its failure. Other processes have no such functions, and no interrupts.
+ * returned its failure. Other processes have no such functions, and no interrupts. Nor can they call a function between
+ * their last use of the plug-in and exit().
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -43,4 +44,16 @@ bool hrj_wants_interrupt(void *arg) {
   }
   p.release(state);
   return wants;
+}
+
+bool hrj_call_at_exit(void (*function)(void)) {
+  int (*at_exit)(void (*)(void)) = (int (*)(void (*)(void)))dlsym(RTLD_DEFAULT, "Py_AtExit");
+  const python p = find_python();
+  if (at_exit == NULL || p.is_initialized == NULL || p.ensure == NULL || p.release == NULL || !p.is_initialized()) {
+    return false;
+  }
+  int state = p.ensure();
+  bool is_registered = at_exit(function) == 0;
+  p.release(state);
+  return is_registered;
 }

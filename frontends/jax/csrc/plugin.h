@@ -125,6 +125,8 @@ pjrt_device *hrj_device_of(pjrt_client *client, pjrt_device *device, pjrt_memory
 
 /* True if a signal should end what the thread waits for (interrupt.c). */
 bool hrj_wants_interrupt(void *arg);
+/* Registers a function that Python calls when it ends, before exit(). False: it will not be called. */
+bool hrj_call_at_exit(void (*function)(void));
 /* Python calls it after Ctrl-C in a wait of JAX's own: cancels the pending work of all clients, and waits until the
  * step or iteration that runs has ended. */
 HR_API void headrace_jax_interrupt(void);

@@ -145,6 +145,23 @@ print("headrace-run" in names, y[1, 1])
     assert done.stdout.split() == ["False", "701.0"], done.stderr
 
 
+@pytest.mark.cpu
+@pytest.mark.skipif("HEADRACE_ONEDNN" not in os.environ, reason="the path of oneDNN is not known")
+def test_libraries_are_opened_with_the_device():
+    """Before the first program is there. The process may end meanwhile."""
+    program = """
+import os, pathlib, time, headrace_jax, jax
+headrace_jax.initialize()
+jax.devices()
+name, end = os.path.basename(os.environ["HEADRACE_ONEDNN"]).split(".")[0], time.monotonic() + 30
+while "wait" in sys.argv and name not in pathlib.Path("/proc/self/maps").read_text():
+    assert time.monotonic() < end
+"""
+    for argument in ("wait", "end"):
+        done = run(program.replace("sys.argv", repr([argument])), HEADRACE_THREADS="2")
+        assert done.returncode == 0, done.stderr
+
+
 def test_eight_threads_share_a_function():
     function = jax.jit(lambda x, k: x * k + 1)
     failures = []
