@@ -8,9 +8,9 @@ Calls: each platform is a process of its own on the same core; they work in turn
 least of the bursts' CPU times for a call, with all threads of the process. "nop" is a plug-in that records nothing
 (HEADRACE_JAX_NOP=1), as a floor of what JAX's own call costs.
 
-Memory: the peak of resident memory over that before the first step. `--memory` trains the CNN of jax_cases.py for 40
-steps with donated parameters; then one function has 300 shapes, and takes 2,000 steps of these. Memory after 1,000
-and 2,000 steps shows growth.
+Memory: the peak of resident memory over that before the first step, and the resident memory after the steps.
+`--memory` trains the CNN, the MLP and GPT-2 of jax_cases.py with donated parameters; then one function has 300 shapes,
+and takes 2,000 steps of these. Memory after 1,000 and 2,000 steps shows growth.
 
 Needs jax, and the plug-in: an installed headrace-jax, or HEADRACE_JAX_LIBRARY with frontends/jax in PYTHONPATH.
 """
@@ -106,15 +106,14 @@ def peak():
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def train_memory():
+def train_memory(case, steps):
     import jax
 
-    run = jax_cases.cnn_train()
+    run = getattr(jax_cases, case)()
     before = resident()
-    for _ in range(40):
-        result = run()
-    jax.block_until_ready(result)
-    return {"training, peak": peak() - before}
+    for _ in range(steps):
+        jax.block_until_ready(run())
+    return {f"{case}, {steps} steps, peak": peak() - before, f"{case}, after {steps} steps": resident() - before}
 
 
 def shapes_memory(shapes=300, steps=2000):
@@ -131,7 +130,12 @@ def shapes_memory(shapes=300, steps=2000):
     return kept
 
 
-MEMORY = {"train": train_memory, "shapes": shapes_memory}
+MEMORY = {
+    "cnn": lambda: train_memory("cnn_train", 40),
+    "mlp": lambda: train_memory("mlp_train", 100),
+    "gpt2": lambda: train_memory("gpt2_train", 8),
+    "shapes": shapes_memory,
+}
 
 
 # ---- sides

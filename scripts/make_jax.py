@@ -243,11 +243,12 @@ Resident memory beyond that before the first step, in MB (`python bench/jax_call
 
 | case | JAX CPU | Headrace |
 |---|---:|---:|
-| CNN training, batch 512, donated, peak of 25 steps | 686 | 116 |
-| softshrink MLP training, batch 64, donated, peak of 100 steps | 76 | 30 |
-| GPT-2 small training, 1 x 128 tokens, donated, peak of 3 steps | 1,213 | 1,000 |
-| one function with 300 shapes, after 300 steps | 526 | 475 |
-| the same after 2,000 steps | 527 | 483 |
+| CNN training, batch 512, donated, peak of 40 steps | 659 | 111 |
+| softshrink MLP training, batch 64, donated, peak of 100 steps | 80 | 24 |
+| GPT-2 small training, 1 x 128 tokens, donated, peak of 8 steps | 1,196 | 997 |
+| the same, after 8 steps | 1,196 | 103 |
+| one function with 300 shapes, after 300 steps | 526 | 455 |
+| the same after 2,000 steps | 527 | 456 |
 
 With 300 shapes, JAX itself takes 448 of these.
 

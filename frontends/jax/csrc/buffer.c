@@ -51,7 +51,7 @@ pjrt_buffer *hrj_buffer_create(pjrt_device *device, pjrt_memory *memory, pjrt_ty
     buffer->type = type, buffer->tensor = *tensor, buffer->layout = layout;
     atomic_init(&buffer->holds, 1);
     atomic_init(&buffer->is_deleted, false);
-    buffer->is_borrowed = false;
+    buffer->is_of_host = buffer->is_borrowed = false;
     atomic_init(&buffer->late, NULL);
   }
   return buffer;

@@ -148,3 +148,19 @@ pjrt_error *hrj_Client_DmaUnmap(pjrt_args_dma *args) {
   (void)args;
   return NULL;
 }
+
+/* A trim drops memory that the device keeps for reuse, too: it waits for calls that are given nothing. */
+enum { TRIM_BYTES = 64 << 20, TRIM_CALLS = 4 };
+
+void hrj_device_note_given(pjrt_device *device, size_t bytes) {
+  atomic_fetch_add(&device->given_bytes, (long long)bytes);
+  atomic_store(&device->calls_since, 0);
+}
+
+void hrj_device_trim(pjrt_device *device) {
+  if (atomic_load_explicit(&device->given_bytes, memory_order_relaxed) >= TRIM_BYTES &&
+      atomic_fetch_add(&device->calls_since, 1) == TRIM_CALLS) {
+    atomic_store(&device->given_bytes, 0);
+    hr_device_memory_trim(device->device);
+  }
+}

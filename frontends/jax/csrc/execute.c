@@ -94,6 +94,9 @@ static void drop_donated(const call *c, bool are_borrowed) {
     pjrt_buffer *input = c->arguments[c->executable->donated[i]];
     if (input->is_borrowed == are_borrowed && !is_kept(c, c->executable->donated[i])) {
       hrj_buffer_return(input);
+      if (input->is_of_host) {
+        hrj_device_note_given(c->device, hrj_buffer_bytes(input));
+      }
       hr_buffer_donate(input->tensor.buffer);
       hrj_buffer_drop(input);
     }
@@ -279,6 +282,7 @@ static hr_status run_marked(call *c) {
 }
 
 static hr_status execute(call *c) {
+  hrj_device_trim(c->device);
   HR_RETURN_IF_ERROR(hold_inputs(c));
   hr_status status = mark_donated(c);
   if (status != HR_OK) {

@@ -192,6 +192,7 @@ pjrt_error *hrj_Client_BufferFromHostBuffer(pjrt_args_from_host *args) {
     hrj_event_release(done);
     return no_memory(sizeof *buffer);
   }
+  buffer->is_of_host = device->is_host;
   buffer->is_borrowed = done != hrj_event_done();
   args->buffer = buffer, args->done = done;
   return NULL;

@@ -92,6 +92,8 @@ struct pjrt_device {
   atomic_llong host_bytes, host_bytes_peak; /* of copies from the host that the core does not count */
   atomic_uint failures;                     /* that were reported to the stream (event.c) */
   atomic_bool has_callbacks;                /* a program was compiled that calls functions of the caller */
+  atomic_llong given_bytes;                 /* see hrj_device_trim */
+  atomic_uint calls_since;
 };
 
 struct pjrt_client {
@@ -167,6 +169,7 @@ struct pjrt_buffer {
   atomic_int holds;
   atomic_bool is_deleted;
   const pjrt_memory_layout *layout; /* of the tensor's strides */
+  bool is_of_host;                  /* its contents came from the caller's memory */
   bool is_borrowed;                 /* its memory is the caller's, who may write it when the buffer is deleted */
   _Atomic(hrj_late *) late;         /* contents that may not have come yet (late.c); NULL: they have */
   pjrt_buffer *next;                /* of a free struct (buffer.c) */
@@ -221,6 +224,10 @@ pjrt_event *hrj_event_of_buffer(pjrt_buffer *buffer);
 
 /* Waits for the device's work. Failures stay with the buffers that they belong to: no later work reports them. */
 void hrj_device_settle(pjrt_device *device);
+/* The caller frees what it has donated some time after, and the C library keeps it. hrj_device_trim, called before each
+ * execution, gives it back to the system a few calls later, if it is much. */
+void hrj_device_note_given(pjrt_device *device, size_t bytes);
+void hrj_device_trim(pjrt_device *device);
 
 /* An event that hrj_event_called makes ready, from the release function of a hr_stream_call that reads the buffer:
  * without a failure if the function has run, else with the buffer's. The caller owns one reference, and

@@ -302,3 +302,25 @@ print(float(np.abs(np.asarray(w) - np.asarray(w)[0, 0]).max()))
 """
     found = run(program)
     assert found[1] == "True" and found[0] == "0.2136" and 0.21 < float(found[2]) <= 0.2136 and found[3] == "0.0"
+
+
+def test_memory_of_donated_arrays_of_numpy_goes_back_to_the_system():
+    program = """
+import mmap
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * mmap.PAGESIZE >> 20
+np.empty(24 << 20, np.uint8)  # freed: from now on the C library takes arrays of up to 24 MiB from its heap
+arrays = [np.ones(4 << 20, np.float32) for _ in range(12)]
+top = np.ones(4 << 20, np.float32)
+step = jax.jit(lambda x: [2 * a for a in x], donate_argnums=0)
+arrays = step([jax.device_put(a) for a in arrays])
+jax.block_until_ready(arrays)
+before = resident()
+for _ in range(8):
+    arrays = step(arrays)
+    jax.block_until_ready(arrays)
+assert all((np.asarray(a) == 512).all() for a in arrays) and (top == 1).all()
+print(before - resident())
+"""
+    (returned,) = run(program)
+    assert int(returned) > 150  # of 192 MiB
