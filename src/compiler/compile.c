@@ -93,11 +93,13 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   hr_touches touches;
   hr_fusion fusion;
   hr_liveness liveness;
+  bool is_changed;
   HR_RETURN_IF_ERROR(expand(stream, target, program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "expand"));
   HR_RETURN_IF_ERROR(hr_late_calls(program));
-  HR_RETURN_IF_ERROR(hr_forward(program));
   HR_RETURN_IF_ERROR(hr_simplify(program));
+  HR_RETURN_IF_ERROR(hr_forward(program, &is_changed)); /* dead writes would hide copies from it */
+  HR_RETURN_IF_ERROR(is_changed ? hr_simplify(program) : HR_OK);
   HR_RETURN_IF_ERROR(verify_after(program, target, "simplify"));
   HR_RETURN_IF_ERROR(hr_rename(program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "rename"));
@@ -105,7 +107,6 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
   HR_RETURN_IF_ERROR(hr_deliver(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "deliver"));
-  bool is_changed;
   HR_RETURN_IF_ERROR(hr_layout(program, target, &is_changed));
   schedule->is_refused = hr_layout_is_refused(program);
   if (schedule->is_refused) {

@@ -186,8 +186,9 @@ static hr_status join(hr_program *program) {
   return HR_OK;
 }
 
-hr_status hr_forward(hr_program *program) {
-  if (!has_copies(program)) {
+hr_status hr_forward(hr_program *program, bool *out_changed) {
+  *out_changed = has_copies(program);
+  if (!*out_changed) {
     return HR_OK;
   }
   forwarder f = {.program = program,

@@ -73,8 +73,8 @@ void hr_versions_add(hr_program *program, hr_node *node);
 bool hr_versions_and_touches(hr_program *program, hr_touches *out_touches);
 
 /* Makes readers of temporaries that are copies of whole buffers read these; the copies stay, until hr_simplify removes
- * them. Temporaries that end with a copy become the copy. */
-hr_status hr_forward(hr_program *program);
+ * them. Temporaries that end with a copy become the copy. *out_changed is false if there is no copy. */
+hr_status hr_forward(hr_program *program, bool *out_changed);
 
 /* True if a store through this view writes every byte of its buffer. */
 bool hr_covers_buffer(const hr_program *program, const hr_operand *output, uint32_t reduce_mask);

@@ -665,6 +665,9 @@ hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_h
     return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "interp: kernel of rank %d and %d phases, at most %d and %d",
                           kernel->rank, kernel->phase_count, (int)HR_RANK_MAX, (int)HR__PHASES_MAX);
   }
+  if (hr__adam_fits(kernel)) {
+    return hr__adam_create(kernel, out_host_kernel);
+  }
   if (!kernel->is_repeated && hr__gather_fits(kernel)) {
     return hr__gather_create(kernel, out_host_kernel);
   }

@@ -283,7 +283,7 @@ int64_t hr__plan_partials(const hr__draft *draft);
 /* Fills the passes, their number in *out_count, and estimates. */
 void hr__plan_set_passes(const hr__draft *draft, const hr_kernel *kernel, hr_host_pass passes[2], int *out_count);
 
-/* ---- kernels with a loop of their own (interp_gather.c, interp_scatter.c) ---- */
+/* ---- kernels with a loop of their own (interp_adam.c, interp_gather.c, interp_scatter.c) ---- */
 
 /* A zeroed kernel of `size` bytes, in one block of *out_bytes with its name; NULL: there is no memory. */
 static inline void *hr__named_calloc(size_t size, const char *name, const char **out_name, size_t *out_bytes) {
@@ -297,15 +297,19 @@ static inline void *hr__named_calloc(size_t size, const char *name, const char *
   return block;
 }
 
+/* True if a kernel is a step of Adam on dense operands. */
+bool hr__adam_fits(const hr_kernel *kernel);
+HR_MUST_USE hr_status hr__adam_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
+/* Gives one the numbers of another kernel, while nothing runs it; false: it is none, or the kernel does not fit. */
+bool hr__adam_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel);
 /* True if a kernel only copies runs from indexed positions. */
 bool hr__gather_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__gather_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
-/* Gives one the numbers of another kernel, while nothing runs it; false: it is none, or the kernel does not fit. */
-bool hr__gather_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel);
+bool hr__gather_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel); /* as for Adam */
 /* True if a kernel only stores loaded elements, or a number, to indexed positions. */
 bool hr__scatter_fits(const hr_kernel *kernel);
 HR_MUST_USE hr_status hr__scatter_create(const hr_kernel *kernel, hr_host_kernel **out_host_kernel);
-bool hr__scatter_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel); /* as for gathers */
+bool hr__scatter_renumber(hr_host_kernel *host_kernel, const hr_kernel *kernel); /* as for Adam */
 
 /* ---- execution ---- */
 

@@ -82,6 +82,9 @@ static bool make_numbers(const hr__plan *plan, hr__draft *made, const hr_kernel 
 
 /* The same choice as for a new kernel. */
 bool HR_CPU_NAME(hr_interp_renumber)(hr_host_kernel *host_kernel, const hr_kernel *kernel) {
+  if (hr__adam_fits(kernel)) {
+    return hr__adam_renumber(host_kernel, kernel);
+  }
   if (!kernel->is_repeated && hr__gather_fits(kernel)) {
     return hr__gather_renumber(host_kernel, kernel);
   }

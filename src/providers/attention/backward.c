@@ -114,8 +114,8 @@ static void take_chunk(const hr__run *run, hr__slot *slot, int64_t head, int64_t
   const hr_prepared *p = run->p;
   int64_t end = first + HR__CHUNK < p->keys ? first + HR__CHUNK : p->keys;
   int64_t padded = hr__tile_padded(p->width), v_padded = hr__tile_padded(p->v_width);
-  memset(slot->dk, 0, (size_t)(HR__CHUNK * padded) * sizeof *slot->dk);
-  memset(slot->dv, 0, (size_t)(HR__CHUNK * v_padded) * sizeof *slot->dv);
+  memset(slot->dk, 0, (size_t)((end - first) * padded) * sizeof *slot->dk);
+  memset(slot->dv, 0, (size_t)((end - first) * v_padded) * sizeof *slot->dv);
   for (int64_t number = p->is_causal ? first / HR__QUERIES : 0; number < p->blocks; ++number) {
     hr__block block = query_block(p, head, number);
     int64_t visible = hr__visible_keys(p, block.query + block.queries);
