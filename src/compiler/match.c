@@ -12,7 +12,8 @@
  * contraction with that epilogue. It moves to the loop's place, where the loop's other inputs are ready.
  *   - Between the two places no node may write what the contraction reads.
  *   - Its old result must not be visible: its buffer is dead, or the loop writes over it in place.
- * Then the next loop is tried.
+ * Then the next loop is tried. A sum that adds a later contraction is left to that one, if the target keeps it:
+ * else the results of all its terms would have to stay until the last of them.
  *
  * Numbers: a provider that keeps a contraction with epilogues promises the bits of the loops (provider.h), so results
  * don't depend on which operations the stream committed together. A target that folds scales does not promise this of
@@ -377,29 +378,57 @@ static bool try_fold(matcher *m, const pair *p, hr_node *joined) {
 
 /* ---- the walk ---- */
 
-/* Adds what the node absorbs to *matched. */
-static void match_node(matcher *m, int n, int *matched) {
+static bool takes_epilogues(const hr_node *node) {
+  return !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION && node->output_count == 1 &&
+         node->outputs[0].kind == HR_OPERAND_VALUE;
+}
+
+/* The later contraction that the loop adds to a sum of the pair's; -1: none. */
+static int next_term(const matcher *m, const pair *p) {
+  const hr_program *program = m->program;
+  const hr_node *node = p->node, *loop = p->loop;
+  int found = -1;
+  if (loop->op != HR_OP_ADD || node->epilogue_count == 0 || node->epilogues[node->epilogue_count - 1].op != HR_OP_ADD) {
+    return -1;
+  }
+  for (int i = 0; i < loop->input_count; ++i) {
+    uint32_t buffer = loop->inputs[i].kind == HR_OPERAND_VALUE ? loop->inputs[i].index : m->buffer_count;
+    if (buffer >= m->buffer_count) {
+      continue;
+    }
+    int k = hr_uses_after(&m->uses, buffer, p->first);
+    for (; k < m->uses.first[buffer + 1] && m->uses.nodes[k] < p->last; ++k) {
+      const hr_node *other = &program->nodes[m->uses.nodes[k]];
+      bool makes = !m->is_gone[m->uses.nodes[k]] && takes_epilogues(other) && other->outputs[0].index == buffer;
+      found = makes ? m->uses.nodes[k] : found;
+    }
+  }
+  return found;
+}
+
+/* Adds what the node absorbs to *matched; false: nothing. A contraction takes the sum of those before it itself. */
+static bool match_node(matcher *m, int n, int *matched) {
   hr_program *program = m->program;
   pair p;
   hr_node joined;
   if (program->nodes[n].epilogue_count == HR_EPILOGUES_MAX || !find_loop(m, n, &p) ||
       (m->is_again && !p.node->is_relaid && !p.loop->is_relaid) || !can_move(m, &p)) {
-    return;
+    return false;
+  }
+  int next = next_term(m, &p);
+  if (next >= 0 && match_node(m, next, matched)) {
+    return true;
   }
   find_order(&p, p.order);
   if (!join(m, &p, &joined) || !(is_kept(m, &p, &joined) || try_fold(m, &p, &joined))) {
-    return;
+    return false;
   }
   m->before[p.last] = m->before[p.last] >= 0 ? m->before[p.last] : m->before[n];
   m->is_gone[n] = true;
   ++*matched;
   program->nodes[p.last] = joined; /* the walk visits it again when it gets there */
   move_uses(m, p.node, n, p.last);
-}
-
-static bool takes_epilogues(const hr_node *node) {
-  return !node->is_loop && hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION && node->output_count == 1 &&
-         node->outputs[0].kind == HR_OPERAND_VALUE;
+  return true;
 }
 
 /* Removes nodes that are gone, and inserts added rows at their places. */
@@ -453,8 +482,8 @@ hr_status hr_match(hr_program *program, const hr_target *target, bool is_again) 
   }
   int matched = 0;
   for (int n = 0; n < m.count; ++n) {
-    if (takes_epilogues(&program->nodes[n])) {
-      match_node(&m, n, &matched);
+    if (!m.is_gone[n] && takes_epilogues(&program->nodes[n])) {
+      (void)match_node(&m, n, &matched);
     }
   }
   HR_RETURN_IF_ERROR(m.builder.status);

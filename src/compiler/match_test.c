@@ -142,6 +142,35 @@ HR_TEST(chains_collapse) {
   HR_ASSERT_EQ(check_match(text, keep_all), 3);
 }
 
+/* Each later product takes its own addition: else all of them would have to stay until the last one. */
+HR_TEST(terms_of_a_sum_take_those_before_them) {
+  const char *text = INPUTS DEAD(2) DEAD(3) DEAD(4) DEAD(5) DEAD(6) DEAD(7) LIVE(8) T(2) CONV T(3)
+      CONV T(4) " = add(" T(2) ", " T(3) ")\n" T(5) CONV T(6) " = add(" T(4) ", " T(5) ")\n" T(7)
+          CONV T(8) " = add(" T(7) ", " T(6) ")\n";
+  HR_ASSERT_EQ(check_match(text, keep_all), 3);
+  hr_program program;
+  value_form(text, &program);
+  HR_ASSERT_OK(hr_match(&program, &(const hr_target){.keeps = keep_all}, false));
+  HR_ASSERT_EQ(program.node_count, 4);
+  for (int n = 0; n < program.node_count; ++n) {
+    HR_ASSERT_EQ(program.nodes[n].epilogue_count, n > 0);
+  }
+  hr_program_fini(&program);
+}
+
+/* A contraction that may not take the sum leaves it to the one before it. */
+static bool keep_first(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  return node->epilogue_count == 0 || node->inputs[0].index == 0;
+}
+
+HR_TEST(a_term_that_takes_no_sum_is_added_by_those_before_it) {
+  const char *text = INPUTS DEAD(2) LIVE(3) DEAD(4) DEAD(5) LIVE(6) T(2) CONV T(4) " = add(" T(2) ", " T(3) ")\n" T(
+      5) " = conv(" T(3) ", " W ") ints(2,1,1,0,0,1,1,1)\n" T(6) " = add(" T(4) ", " T(5) ")\n";
+  HR_ASSERT_EQ(check_match(text, keep_all), 2);
+  HR_ASSERT_EQ(check_match(text, keep_first), 2);
+}
+
 /* Nothing but sums, and ReLU after one. */
 static bool keep_sums(void *ctx, const hr_program *program, const hr_node *node) {
   (void)ctx, (void)program;

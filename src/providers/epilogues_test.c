@@ -402,6 +402,26 @@ HR_TEST(products_have_the_bits_of_the_library) {
   HR_ASSERT(taken > hr_test_count(300) / 2);
 }
 
+/* a [64,256], b [256,250] in both orders, out [64,250]: a bias and a matrix with room between its rows are added in
+ * registers; other rows and orders are not. */
+#define SUM(strides, inputs, epilogues)                                                          \
+  "buffer %0 65536 live\nbuffer %1 256000 live\nbuffer %2 64000 live\nbuffer %3 1000 live\n"     \
+  "buffer %4 76800 live\nscalar $0 f64\nscalar $1 f64\n%2:f32[64,250]{250,1}+0 = matmul(%0:f32[" \
+  "64,256]{256,1}+0, %1:f32[256,250]{" strides "}+0, _" inputs ") " epilogues "\n"
+#define SUM_BIAS ", %3:f32[64,250]{0,1}+0"
+#define SUM_MATRIX ", %4:f32[64,250]{300,1}+17"
+
+HR_TEST(sgemm_adds_matrices) {
+  check_sgemm(SUM("250,1", SUM_MATRIX, "then(add,^,3)"), true);
+  check_sgemm(SUM("1,256", SUM_MATRIX, "then(add,3,^)"), true);
+  check_sgemm(SUM("250,1", SUM_BIAS SUM_MATRIX, "then(add,^,3) then(add,4,^)"), true);
+  check_sgemm(SUM("1,256", SUM_MATRIX SUM_BIAS, "then(add,^,3) then(add,^,4) then(relu,^)"), true);
+  check_sgemm(SUM("250,1", SUM_MATRIX SUM_MATRIX, "then(add,^,3) then(add,^,4)"), true);
+  check_sgemm(SUM("250,1", SUM_BIAS ", %2:f32[64,250]{250,1}+0", "then(add,^,3) then(add,^,4)"), true); /* in place */
+  check_sgemm(SUM("250,1", ", %4:f32[64,250]{1,64}+0", "then(add,^,3)"), true);
+  check_sgemm(SUM("250,1", SUM_MATRIX, "then(mul,^,3)"), true);
+}
+
 HR_TEST(sgemm_refuses_other_epilogues) {
   check_sgemm(MATMUL("", "then(tanh,^)"), false);
   check_sgemm(MATMUL("", "then(mul,^,^)"), false);
@@ -458,7 +478,7 @@ HR_TEST(batched_products_refuse_other_epilogues) {
   "64,250]{0,1}+0) then(add,^,3) then(relu,^)\n"
 
 static void check_threads(const char *text) {
-  float *memory[4], *alone = NULL;
+  float *memory[5], *alone = NULL;
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   for (int b = 0; b < program.buffer_count; ++b) {
@@ -496,6 +516,7 @@ HR_TEST(sgemm_gives_the_same_bits_with_any_number_of_threads) {
   open_provider();
   check_threads(LARGE("250,1"));
   check_threads(LARGE("1,256"));
+  check_threads(SUM("1,256", SUM_BIAS SUM_MATRIX, "then(add,^,3) then(add,^,4)"));
   check_threads(FEW_ROWS);
   provider = &hr__onednn_provider;
 }

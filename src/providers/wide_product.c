@@ -26,6 +26,9 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
       __builtin_prefetch(p->m + (first + i) * p->m_step + j * HR__WIDE, 1);
+      if (p->more != NULL) {
+        __builtin_prefetch(p->more + (first + i) * p->more_step + j * HR__WIDE);
+      }
     }
   }
   for (int64_t row = 0; row < p->rows; ++row) {
@@ -51,21 +54,24 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
       }
     }
   }
-  const int64_t m_step = p->m_step;
-  const bool adds = p->adds;
+  const int64_t m_step = p->m_step, more_step = p->adds ? m_step : p->more_step;
+  const float *more = p->adds ? p->m : p->more;
+  const bool has_more = more != NULL;
   __m512 addend[VECTORS];
   float *m = p->m + first * m_step;
+  more += has_more ? first * more_step : 0;
 #pragma GCC unroll 4
   for (int j = 0; j < vectors; ++j) {
     addend[j] = p->addend != NULL ? _mm512_loadu_ps(p->addend + j * HR__WIDE) : _mm512_set1_ps(-0.0F);
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < lines; ++i, m += m_step) {
+  for (int i = 0; i < lines; ++i, m += m_step, more += has_more ? more_step : 0) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
       __mmask16 mask = j == vectors - 1 ? last : 0xffff;
-      __m512 more = adds ? _mm512_maskz_loadu_ps(mask, m + j * HR__WIDE) : addend[j];
-      _mm512_mask_storeu_ps(m + j * HR__WIDE, mask, _mm512_add_ps(sums[i * vectors + j], more));
+      __m512 value = _mm512_add_ps(sums[i * vectors + j], addend[j]);
+      value = has_more ? _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, more + j * HR__WIDE)) : value;
+      _mm512_mask_storeu_ps(m + j * HR__WIDE, mask, value);
     }
   }
 }

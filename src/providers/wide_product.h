@@ -14,7 +14,8 @@ enum { HR__PANEL_VECTORS = 4 }; /* at most, of a product's columns */
 static const int64_t hr__wide_lines[HR__PANEL_VECTORS] = {16, 12, 8, 6};
 
 /* m[line][n] = sum over rows, columns and k of v[line][row][column][k] u[row][column][k][n], in that order, plus
- * addend[n] or m's old value. u and m are dense in n; steps and strides are in floats. */
+ * addend[n], then plus more[line][n] or m's old value. u, m and `more` are dense in n; steps and strides are in floats.
+ */
 typedef struct hr__wide_product {
   const float *v, *u;
   float *m;
@@ -25,7 +26,9 @@ typedef struct hr__wide_product {
   int vectors;
   int64_t outs;        /* numbers n, which may fill a part of the last vector */
   const float *addend; /* of whole vectors; NULL: none */
-  bool adds;
+  const float *more;   /* NULL: none */
+  int64_t more_step;   /* from line to line */
+  bool adds;           /* m's old value */
 } hr__wide_product;
 
 void hr__wide_multiply(const hr__wide_product *product);

@@ -20,7 +20,7 @@ enum {
   PACKED_ROWS_MIN = 16
 };
 
-bool hr__panels_add_bias(int64_t depth) {
+bool hr__panels_add(int64_t depth) {
   return depth <= DEPTH_MAX;
 }
 
@@ -49,6 +49,7 @@ static void multiply_strips(const hr__panels *p, hr__wide_product *product, cons
     product->lines = hr_min(STRIP, p->row_end - row);
     product->v = a + row * p->a_row;
     product->m = p->c + row * p->c_row + column;
+    product->more = p->more != NULL ? p->more + row * p->more_row + column : NULL;
     hr__wide_multiply(product);
     if (is_last && p->finish != NULL) {
       p->finish(p->arg, row, row + product->lines, column, column + product->outs);
@@ -67,6 +68,7 @@ static void multiply_panel(const hr__panels *p, int64_t column, int64_t width) {
                               .columns = 1,
                               .vectors = (int)(width / HR__WIDE),
                               .outs = columns,
+                              .more_step = p->more_row,
                               .addend = bias_of(p, column, columns, bias)};
   for (int64_t k = 0; k < p->depth; k += product.depth) {
     product.depth = next_depth(p->depth - k);
@@ -91,7 +93,7 @@ void hr__panels_multiply(const hr__panels *p) {
 
 #else
 
-bool hr__panels_add_bias(int64_t depth) {
+bool hr__panels_add(int64_t depth) {
   (void)depth;
   return false;
 }

@@ -493,16 +493,29 @@ static int multiply(const call *c, const area *x) {
   return code;
 }
 
-/* A first row that adds a number for each column: panels do so in registers. */
-static bool has_bias(const hr_prepared *p) {
-  const addend *x = &p->finishes[0].operands[0];
-  return p->finish_count > 0 && p->finishes[0].op == HR_OP_ADD && !x->is_number && x->row == 0 &&
-         hr__panels_add_bias(p->a.columns);
+/* The operand of row `i` of the finish if panels add it in registers: as a number for each column, or dense rows. */
+static const addend *added(const hr_prepared *p, int i, bool is_bias) {
+  const addend *x = &p->finishes[i].operands[0];
+  bool is_sum = i < p->finish_count && p->finishes[i].op == HR_OP_ADD && !x->is_number && hr__panels_add(p->a.columns);
+  return is_sum && (is_bias ? x->row == 0 : x->row != 0 && x->column == 1) ? x : NULL;
+}
+
+static const addend *bias_of(const hr_prepared *p) {
+  return added(p, 0, true);
+}
+
+static const addend *matrix_added(const hr_prepared *p) {
+  return added(p, bias_of(p) != NULL, false);
+}
+
+/* The rows that panels add. */
+static int added_count(const hr_prepared *p) {
+  return (bias_of(p) != NULL) + (matrix_added(p) != NULL);
 }
 
 static void finish_strip(const void *arg, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
   const call *c = arg;
-  int begin = has_bias(c->p) ? 1 : 0;
+  int begin = added_count(c->p);
   for (; row < row_end; ++row) {
     finish_block(c, begin, row, column, column_end - column);
   }
@@ -526,12 +539,16 @@ static void run_panels(const call *c, const area *x, int64_t share) {
                        .c_row = c->sums_step,
                        .packed = packs(p) ? c->packed + share * hr__panels_floats(b->rows) : NULL,
                        .arg = c};
-  if (has_bias(p)) {
-    const addend *bias = &p->finishes[0].operands[0];
+  const addend *bias = bias_of(p), *more = matrix_added(p);
+  if (bias != NULL) {
     panels.bias = (const float *)c->args[bias->arg] + bias->offset;
     panels.bias_step = bias->column;
   }
-  if (p->is_aside || p->finish_count > (has_bias(p) ? 1 : 0)) {
+  if (more != NULL) {
+    panels.more = (const float *)c->args[more->arg] + more->offset;
+    panels.more_row = more->row;
+  }
+  if (p->is_aside || p->finish_count > added_count(p)) {
     panels.finish = finish_strip;
   }
   hr__panels_multiply(&panels);
