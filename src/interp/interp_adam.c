@@ -161,6 +161,9 @@ static bool find_form(const hr_kernel *k, form *f) {
   for (int kind = DECAY_NONE; kind <= DECAY_IN_GRADIENT; ++kind) {
     begin(f, (decay_kind)kind);
     if (k->instr_count == INSTRS + (kind != DECAY_NONE) && has_rows(k, f)) {
+      if (kind == DECAY_IN_GRADIENT && f->registers[PARAM] != f->registers[KEPT]) {
+        return false; /* the gradient is joined with another operand */
+      }
       f->registers[PARAM] = kind == DECAY_OF_PARAM ? f->registers[PARAM] : f->registers[KEPT];
       f->registers[GRAD] = kind == DECAY_IN_GRADIENT ? f->registers[GRAD] : f->registers[SLOPE];
       return find_loads(k, f) && has_stores(k, f);

@@ -16,7 +16,8 @@ typedef struct scene {
   int64_t dims[3], strides[3];
   decay_kind decay;
   hr_dtype dtype;
-  int grad_arg; /* GRAD, or another one's: the gradient is that operand */
+  int grad_arg;   /* GRAD, or another one's: the gradient is that operand */
+  int joined_arg; /* PARAM, or the operand that is added to the gradient in its place */
   bool is_negated,
       stores_mean_first; /* the negative gradient is stored, too; the mean is stored before the loads end */
 } scene;
@@ -37,16 +38,19 @@ static const hr_kernel *make_kernel(kernel_maker *m, const scene *s) {
 #define LOAD(arg) make_load(m, 0, arg, s->dtype, OFFSET, s->strides)
 #define STORE(arg, reg) make_store(m, 0, arg, s->dtype, OFFSET, s->strides, reg)
   int grad = LOAD(s->grad_arg), slope = grad, param = -1;
-  if (s->decay != NONE) {
+  if (s->decay == OF_PARAM || (s->decay == IN_GRADIENT && s->joined_arg == PARAM)) {
     param = LOAD(PARAM);
   }
-  slope = s->decay == IN_GRADIENT ? op(m, HR_OP_ADD_SCALED, 3, (int[]){grad, param, number[6]}) : grad;
+  bool joins_other = s->decay == IN_GRADIENT && s->joined_arg != PARAM;
+  int joined = !joins_other ? param : s->joined_arg == GRAD ? grad : LOAD(s->joined_arg);
+  slope = s->decay == IN_GRADIENT ? op(m, HR_OP_ADD_SCALED, 3, (int[]){grad, joined, number[6]}) : grad;
   int kept = s->decay == OF_PARAM ? op(m, HR_OP_MUL, 2, (int[]){param, number[6]}) : param;
-  int mean = op(m, HR_OP_LERP, 3, (int[]){LOAD(MEAN), slope, number[0]});
+  int mean =
+      op(m, HR_OP_LERP, 3, (int[]){joins_other && s->joined_arg == MEAN ? joined : LOAD(MEAN), slope, number[0]});
   if (s->stores_mean_first) {
     STORE(MEAN, mean);
   }
-  int scaled = op(m, HR_OP_MUL, 2, (int[]){LOAD(SQUARE), number[1]});
+  int scaled = op(m, HR_OP_MUL, 2, (int[]){joins_other && s->joined_arg == SQUARE ? joined : LOAD(SQUARE), number[1]});
   int square = op(m, HR_OP_ADDCMUL, 4, (int[]){scaled, slope, slope, number[2]});
   int root = op(m, HR_OP_DIV, 2, (int[]){op(m, HR_OP_SQRT, 1, &square), number[3]});
   int divisor = op(m, HR_OP_ADD, 2, (int[]){root, number[4]});
@@ -181,6 +185,11 @@ HR_TEST(other_kernels_run_block_by_block) {
     check(&s, false, 0.1f);
     s = vector(1000, (decay_kind)decay);
     s.stores_mean_first = true;
+    check(&s, false, 0.1f);
+  }
+  for (int joined = GRAD; joined <= SQUARE; ++joined) {
+    scene s = vector(1000, IN_GRADIENT);
+    s.joined_arg = joined;
     check(&s, false, 0.1f);
   }
 }
