@@ -75,10 +75,13 @@ bool hr__gather_fits(const hr_kernel *kernel) {
   return run * (int64_t)hr_dtype_size(kernel->accesses[kernel->instrs[1].access].dtype) >= RUN_BYTES_MIN;
 }
 
+/* An index out of range, whose check may come later, reads a row at the end. */
 static int64_t index_at(const gather *g, const hr_host_call *call, int64_t at) {
   const void *memory = call->args[g->index.arg];
   int64_t index = g->index_dtype == HR_DTYPE_I64 ? ((const int64_t *)memory)[at] : ((const int32_t *)memory)[at];
-  return index < 0 ? index + g->term_extent : index;
+  index = index < 0 ? index + g->term_extent : index;
+  int64_t last = g->term_extent > 0 ? g->term_extent - 1 : index;
+  return index < 0 ? 0 : index > last ? last : index;
 }
 
 /* The start of run number `run` on each side. */

@@ -871,6 +871,7 @@ static void check_gathered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtyp
   kernel_maker m;
   for (int t = 0; t < T; ++t) {
     wide[t] = t % 3 == 0 ? -1 - t : t * 7 % V;
+    wide[t] = t == 1 ? V + 5 : t == 2 ? -2 * V : wide[t]; /* as those at the ends */
     narrow[t] = (int32_t)wide[t];
   }
   make_gathered_runs(&m, T, run, dtype, index_dtype);
@@ -883,6 +884,7 @@ static void check_gathered_runs(int64_t run, hr_dtype dtype, hr_dtype index_dtyp
   run_all(&m, args, NULL, 2, A * T * bytes);
   for (int64_t i = 0; i < A * T; ++i) {
     int64_t from = wide[i % T] < 0 ? wide[i % T] + V : wide[i % T];
+    from = from < 0 ? 0 : from < V ? from : V - 1;
     HR_ASSERT_BYTES_EQ(result + (size_t)i * bytes, table + (size_t)(i / T * V + from) * bytes, bytes);
   }
   if (bytes >= COPIED_MIN) {
