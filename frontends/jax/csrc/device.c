@@ -1,6 +1,10 @@
 /* device.c: devices as clients see them; a device is its own description. */
 #include <string.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "headrace/memory.h"
 #include "plugin.h"
 
@@ -149,7 +153,8 @@ pjrt_error *hrj_Client_DmaUnmap(pjrt_args_dma *args) {
   return NULL;
 }
 
-/* A trim drops memory that the device keeps for reuse, too: it waits for calls that are given nothing. */
+/* A trim comes between calls that are given nothing. It must not wait for the device, whose work may wait for the
+ * caller. */
 enum { TRIM_BYTES = 64 << 20, TRIM_CALLS = 4 };
 
 void hrj_device_note_given(pjrt_device *device, size_t bytes) {
@@ -161,6 +166,8 @@ void hrj_device_trim(pjrt_device *device) {
   if (atomic_load_explicit(&device->given_bytes, memory_order_relaxed) >= TRIM_BYTES &&
       atomic_fetch_add(&device->calls_since, 1) == TRIM_CALLS) {
     atomic_store(&device->given_bytes, 0);
-    hr_device_memory_trim(device->device);
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
   }
 }

@@ -324,3 +324,27 @@ print(before - resident())
 """
     (returned,) = run(program)
     assert int(returned) > 150  # of 192 MiB
+
+
+def test_memory_goes_back_without_a_wait_for_work():
+    program = """
+import threading
+begun, may_end = threading.Event(), threading.Event()
+def wait(x):
+    begun.set()
+    may_end.wait()
+    return np.asarray(x) + 1
+waits = jax.jit(lambda x: 2 * jax.pure_callback(wait, jax.ShapeDtypeStruct((3,), np.float32), x))
+more = jax.jit(lambda x: x + 1)
+x = more(jnp.zeros(3))
+jax.jit(lambda x: 2 * x, donate_argnums=0)(jax.device_put(np.ones(1 << 25, np.float32))).block_until_ready()
+thread = threading.Thread(target=lambda: print(*np.asarray(waits(x)), flush=True))
+thread.start()
+begun.wait()
+for _ in range(8):
+    x = more(x)
+may_end.set()
+thread.join()
+print(*np.asarray(x))
+"""
+    assert run(program) == ["4.0"] * 3 + ["9.0"] * 3
