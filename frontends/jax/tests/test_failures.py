@@ -336,7 +336,7 @@ def wait(x):
     return np.asarray(x) + 1
 waits = jax.jit(lambda x: 2 * jax.pure_callback(wait, jax.ShapeDtypeStruct((3,), np.float32), x))
 more = jax.jit(lambda x: x + 1)
-x = more(jnp.zeros(3))
+x = more(np.zeros(3, np.float32))
 jax.jit(lambda x: 2 * x, donate_argnums=0)(jax.device_put(np.ones(1 << 25, np.float32))).block_until_ready()
 thread = threading.Thread(target=lambda: print(*np.asarray(waits(x)), flush=True))
 thread.start()
