@@ -223,6 +223,23 @@ differ by at most 2e-5 of their standard deviation, losses of the first 12 train
 | `scan` of 1,000 LSTM cells of 64 | 1.3x | 9.2x |
 | `while_loop` of 1,000 steps on scalars | 1.3x | 2.3x |
 
+With two threads, by the clock, 2026-11-30, the same machine, idle (`bench/jax_cases.py --threads 2 --rounds 2`):
+
+| case | JAX CPU, ms | Headrace, ms | a call | the first call |
+|---|---:|---:|---:|---:|
+| CNN 28x28, train, batch 512, dropout, Adam, donated | 704 | 92.0 | 7.6x | 7.1x |
+| CNN 28x28, infer, batch 512 | 63.0 | 24.7 | 2.5x | 0.9x |
+| CNN 28x28, infer, batch 1 | 0.271 | 0.093 | 2.9x | 1.4x |
+| softshrink MLP, train, batch 64 | 0.875 | 0.661 | 1.3x | 3.0x |
+| softshrink MLP, infer, batch 1 | 0.061 | 0.024 | 2.5x | 4.5x |
+| GPT-2 small, train, 1 x 128 tokens | 741 | 349 | 2.1x | 3.6x |
+| GPT-2 small, infer, 1 x 128 tokens | 90.7 | 77.9 | 1.2x | 2.8x |
+| element-wise chain, 4,194,304 floats | 2.61 | 1.31 | 2.0x | 2.1x |
+| element-wise chain, 262,144 floats | 0.251 | 0.081 | 3.1x | 2.8x |
+| element-wise chain, 64 floats | 0.005 | 0.005 | 1.0x | 3.8x |
+| `scan` of 1,000 LSTM cells of 64 | 1.26 | 0.96 | 1.3x | 4.8x |
+| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.3x | 2.1x |
+
 - A loop of a known number of iterations, whose elements do not depend on each other, is one call of a kernel: 1.4 ns an
   iteration of the `while_loop` above. JAX's CPU backend takes 3. Iterations of other loops on scalars cost 5 ns.
 - GPT-2's products run at 193 to 252 GFLOP/s of one core, whose peak is 265: 95 % of the time of inference, 70 % of
