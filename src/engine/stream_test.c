@@ -668,7 +668,8 @@ HR_TEST(nothing_behind_segments_outside_of_their_rows_is_stored) {
   close_fixture(&f);
 }
 
-/* Writes a number that the host has not seen after the last index: row 7 of eight, of which six may be chosen. */
+/* Writes a number that the host has not seen after the last index: row 7 of eight, of which six may be chosen. Without
+ * a check it reads the last one of these. */
 static void spoil(hr_buffer *index) {
   ((int64_t *)hr__buffer_address(index))[ROWS - 1] = ROWS + 1;
 }
@@ -682,7 +683,7 @@ HR_TEST(indices_that_the_host_wrote_are_checked_without_a_look_at_the_device) {
   f.stream->notes_indices = true;
   good = make_index(&f, ROWS - 1), bad = make_index(&f, ROWS);
   HR_ASSERT_OK(hr_buffer_create(f.device, sizeof values, &x));
-  values[(ROWS + 1) * COLUMNS] = 9;
+  values[(ROWS - 1) * COLUMNS] = 9;
   view.buffer = x;
   HR_ASSERT_OK(hr_stream_write(f.stream, &view, values));
   spoil(good);
