@@ -86,7 +86,7 @@ static hr_buffer *make_ones(fixture *f) {
   return buffer;
 }
 
-/* What a capture is made into. */
+/* The part or the loop that a capture becomes. */
 typedef struct outer {
   bool is_loop;
   hr_part *part;

@@ -40,7 +40,7 @@ static const row rows[ROWS] = {
     {HR_OP_ADDCDIV, NEW_PARAM, {KEPT, NEW_MEAN, DIVISOR, NUMBER}},
 };
 
-/* What is found in a kernel. */
+/* The operands and numbers of a kernel. */
 typedef struct form {
   decay_kind decay;
   int registers[VALUES]; /* -1: not found yet */

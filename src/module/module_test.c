@@ -484,7 +484,7 @@ static hr_status wait_for_the_caller(const hr_function_call *call) {
   return atomic_load(&goes_on) ? HR_OK : hr_status_make(HR_STATUS_ABORTED, "the caller waits");
 }
 
-/* Whoever finishes work soon may be the one that they wait for. */
+/* They may wait for the thread that finishes work soon. */
 HR_TEST(functions_are_not_waited_for_where_work_is_finished_soon) {
   fixture f = open_fixture();
   counted c = {0, 0};

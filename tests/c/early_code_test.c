@@ -49,6 +49,24 @@ static bool has_panels(void) {
 #endif
 }
 
+/* In a child, on one thread: a stream whose device has just opened the libraries. */
+static hr_stream *open_on_one_thread(void) {
+  alarm(20);
+  hr_thread_count_set(1);
+  hr_device *device;
+  hr_stream *stream;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_stream_create(device, &stream));
+  hr_stream_open_libraries(stream);
+  return stream;
+}
+
+static void expect_success(pid_t child) {
+  int result = 0;
+  HR_ASSERT(waitpid(child, &result, 0) == child);
+  HR_ASSERT_EQ(result, 0);
+}
+
 /* In a child, since the first call counts. */
 HR_TEST(products_by_loops_of_our_own_generate_no_sgemm) {
   if (!has_panels()) {
@@ -56,13 +74,7 @@ HR_TEST(products_by_loops_of_our_own_generate_no_sgemm) {
   }
   pid_t child = fork();
   if (child == 0) {
-    alarm(20);
-    hr_thread_count_set(1);
-    hr_device *device;
-    hr_stream *stream;
-    HR_ASSERT_OK(hr_device_open("cpu", &device));
-    HR_ASSERT_OK(hr_stream_create(device, &stream));
-    hr_stream_open_libraries(stream);
+    hr_stream *stream = open_on_one_thread();
     record_product(stream, 8, 64, HR_DTYPE_F32);
     HR_ASSERT_OK(hr_stream_synchronize(stream));
     bool is_early = has_sgemm();
@@ -70,27 +82,17 @@ HR_TEST(products_by_loops_of_our_own_generate_no_sgemm) {
     HR_ASSERT_OK(hr_stream_synchronize(stream));
     _exit(!is_early && has_sgemm() == is_open("sgemm") ? 0 : 1);
   }
-  int result = 0;
-  HR_ASSERT(waitpid(child, &result, 0) == child);
-  HR_ASSERT_EQ(result, 0);
+  expect_success(child);
 }
 
 HR_TEST(one_thread_opens_libraries_at_once) {
   pid_t child = fork();
   if (child == 0) {
-    alarm(20);
-    hr_thread_count_set(1);
-    hr_device *device;
-    hr_stream *stream;
-    HR_ASSERT_OK(hr_device_open("cpu", &device));
-    HR_ASSERT_OK(hr_stream_create(device, &stream));
-    hr_stream_open_libraries(stream);
+    (void)open_on_one_thread();
     bool is_loaded = hr__dnnl()->version != NULL;
     _exit(is_loaded == is_open("onednn") ? 0 : 1);
   }
-  int result = 0;
-  HR_ASSERT(waitpid(child, &result, 0) == child);
-  HR_ASSERT_EQ(result, 0);
+  expect_success(child);
 }
 
 HR_TEST(a_recorded_product_of_rows_lets_a_thread_generate_sgemm) {
@@ -121,9 +123,7 @@ HR_TEST(a_recorded_product_of_rows_lets_a_thread_generate_sgemm) {
     hr__dnnl_generate_sgemm();
     _exit(has_sgemm() ? 0 : 1);
   }
-  int result = 0;
-  HR_ASSERT(waitpid(child, &result, 0) == child);
-  HR_ASSERT_EQ(result, 0);
+  expect_success(child);
   hr_libraries_wait();
   HR_ASSERT(has_sgemm());
   hr_stream_release(stream);

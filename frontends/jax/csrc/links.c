@@ -1,8 +1,8 @@
 /* links.c: communicators of NCCL, one for each device of a list.
  *
  * NCCL waits forever for a device that has not enqueued its part. So each communicator is watched: a gather fails
- * within seconds of a failure of another device's, and after GATHER_NS if nobody knows why. Links that have failed stay
- * so. In the first gather NCCL itself waits for all devices to join, which nothing ends. */
+ * within seconds of a failure of another device's, and after GATHER_NS if nobody knows why. So does the first one, in
+ * which the devices join. Links that have failed stay so. */
 #include "links.h"
 
 #include <stdio.h>

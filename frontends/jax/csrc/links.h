@@ -16,8 +16,7 @@ typedef struct hrj_links hrj_links;
 hr_status hrj_links_find(pjrt_client *client, int count, pjrt_device *const *devices, hrj_links **out_links);
 /* Enqueues a gather of the call's first input, of `bytes` bytes on each device, into the first output, in the order of
  * the devices. The second operands, of one byte each, order effects. All devices call it; the first time they wait for
- * each other, for ever if one can't join. If one of them fails later, the others' streams fail within seconds, with its
- * name. */
+ * each other to join. If one of them fails, the others' streams fail within seconds, with its name. */
 hr_status hrj_links_gather(hrj_links *links, int place, size_t bytes, const hr_function_call *call);
 /* Ends all links of a client. */
 void hrj_links_release(pjrt_client *client);

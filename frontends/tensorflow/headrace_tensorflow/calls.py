@@ -42,8 +42,8 @@ class Found:
 
 
 def shorten_calls(watch_address: int, find_address: int, devices: tuple) -> None:
-    """Lets functions find what they have traced by dtypes and dims, and call clusters by the plug-in's functions, if one
-    of these is the current device.
+    """Lets functions find what they have traced by dtypes and dims, and call clusters by the plug-in's functions, if
+    one of these is the current device.
 
     An error (ImportError, AttributeError) means that TensorFlow's code is not the one that is known here.
     """

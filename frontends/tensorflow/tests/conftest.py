@@ -12,3 +12,20 @@ tf = pytest.importorskip("tensorflow")
 def no_host_fallback():
     """An operation without a kernel fails instead of running on the host."""
     tf.config.set_soft_device_placement(False)
+
+
+@pytest.fixture
+def count_calls(monkeypatch):
+    """Counts the calls of a method or function of Keras: True for those outside of functions."""
+
+    def count(owner, name):
+        calls, method = [], getattr(owner, name)
+
+        def counted(*args, **kwds):
+            calls.append(tf.executing_eagerly())
+            return method(*args, **kwds)
+
+        monkeypatch.setattr(owner, name, counted)
+        return calls
+
+    return count

@@ -14,23 +14,6 @@ keras = pytest.importorskip("keras")
 STEPS = 6
 
 
-@pytest.fixture
-def count_calls(monkeypatch):
-    """Counts the calls of a method of a class of Keras."""
-
-    def count(owner, name):
-        calls, method = [], getattr(owner, name)
-
-        def counted(*args, **kwds):
-            calls.append(tf.executing_eagerly())
-            return method(*args, **kwds)
-
-        monkeypatch.setattr(owner, name, counted)
-        return calls
-
-    return count
-
-
 def without_functions(run):
     tf.config.run_functions_eagerly(True)
     try:

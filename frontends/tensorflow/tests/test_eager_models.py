@@ -16,21 +16,11 @@ CALLS = 5
 
 
 @pytest.fixture
-def count(monkeypatch):
+def count(count_calls):
     """Calls of a function of keras.ops: True for those of eager layers."""
     from keras.src import ops
 
-    def start(name="matmul"):
-        calls, function = [], getattr(ops, name)
-
-        def counted(*args, **kwds):
-            calls.append(tf.executing_eagerly())
-            return function(*args, **kwds)
-
-        monkeypatch.setattr(ops, name, counted)
-        return calls
-
-    return start
+    return lambda name="matmul": count_calls(ops, name)
 
 
 @pytest.fixture
