@@ -1,10 +1,12 @@
-// optim.cpp: the step of torch.optim's Adam and AdamW over lists of tensors, as a Python function in C++.
+// optim.cpp: steps of torch.optim's Adam and AdamW, and the release of gradients, as Python functions in C++.
 //
 // torch's step (_multi_tensor_adam in torch/optim/adam.py) is a dozen calls over lists, between which Python computes
 // numbers for each parameter. Here the same operations are recorded with the same numbers, so all bits are equal.
+// `adam` has the lists as arguments; `step_adam` collects them from an optimizer's groups and state.
 //
-// headrace._C.adam returns False without doing anything in unusual cases: tensor subclasses, modes that intercept
-// torch's calls, tensors elsewhere or of several dtypes, numbers that are tensors. Then torch's own step runs.
+// The functions return False without doing anything in unusual cases: tensor subclasses, modes that intercept torch's
+// calls, tensors elsewhere or of several dtypes, numbers that are tensors, parameters without a state, profilers. Then
+// torch's own functions run.
 //
 // Threads: called with the interpreter's lock, which is released while records are appended to the stream.
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -18,6 +20,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "extension.h"
 #include "kernels.h"
@@ -25,7 +29,49 @@
 namespace headrace {
 namespace {
 
-using Tensors = c10::SmallVector<Tensor, 32>;
+// A list of tensors that Python's objects keep. A reference of its own to a tensor that Python has would take the
+// interpreter's lock twice.
+class Tensors {
+public:
+  Tensors() = default;
+  Tensors(const Tensors &) = delete;
+  ~Tensors() {
+    for (Tensor &tensor : tensors_)
+      c10::MaybeOwnedTraits<Tensor>::destroyBorrow(tensor);
+    for (PyObject *owner : owners_)
+      Py_DECREF(owner);
+  }
+  // False: it is no tensor, or one of a subclass.
+  bool add(PyObject *object) {
+    if (object == nullptr || !THPVariable_CheckExact(object))
+      return false;
+    tensors_.push_back(c10::MaybeOwnedTraits<Tensor>::createBorrow(THPVariable_Unpack(object)));
+    owners_.push_back(Py_NewRef(object));
+    return true;
+  }
+  size_t size() const {
+    return tensors_.size();
+  }
+  bool empty() const {
+    return tensors_.empty();
+  }
+  const Tensor &operator[](size_t i) const {
+    return tensors_[i];
+  }
+  const Tensor *begin() const {
+    return tensors_.begin();
+  }
+  const Tensor *end() const {
+    return tensors_.end();
+  }
+  operator TensorList() const {
+    return tensors_;
+  }
+
+private:
+  c10::SmallVector<Tensor, 32> tensors_;
+  c10::SmallVector<PyObject *, 32> owners_;
+};
 
 enum List { Params, Grads, Means, Squares, MaxSquares, Steps, kLists };
 enum Number { Beta1, Beta2, Rate, Decay, Eps, kNumbers };
@@ -43,12 +89,9 @@ bool read_tensors(PyObject *list, Tensors &tensors) {
   if (!PyList_CheckExact(list))
     return false;
   Py_ssize_t count = PyList_GET_SIZE(list);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject *item = PyList_GET_ITEM(list, i);
-    if (!THPVariable_CheckExact(item))
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!tensors.add(PyList_GET_ITEM(list, i)))
       return false;
-    tensors.push_back(THPVariable_Unpack(item));
-  }
   return true;
 }
 
@@ -76,6 +119,96 @@ bool read_arguments(PyObject *const *args, Adam &adam) {
     adam.flags[i] = flag == Py_True;
   }
   return true;
+}
+
+// ---- an optimizer's groups
+
+// Texts that Python keeps for the process, so that lookups compare addresses.
+PyObject *interned(const char *text) {
+  return checked(PyUnicode_InternFromString(text));
+}
+
+// The value of a dict's key, borrowed; nullptr: it is no dict, or has no such key.
+PyObject *value_of(PyObject *dict, PyObject *key) {
+  if (dict == nullptr || !PyDict_Check(dict))
+    return nullptr;
+  PyObject *value = PyDict_GetItemWithError(dict, key);
+  if (value == nullptr)
+    PyErr_Clear();
+  return value;
+}
+
+// The keys of Adam's groups and states.
+struct Keys {
+  PyObject *params = interned("params"), *betas = interned("betas");
+  std::array<PyObject *, kNumbers - 2> numbers = {interned("lr"), interned("weight_decay"), interned("eps")};
+  std::array<PyObject *, kFlags> flags = {interned("amsgrad"), interned("maximize"),
+                                          interned("decoupled_weight_decay")};
+  std::array<PyObject *, 3> refused = {interned("capturable"), interned("differentiable"), interned("fused")};
+  PyObject *foreach = interned("foreach");
+  std::array<PyObject *, kLists - Means> states = {interned("exp_avg"), interned("exp_avg_sq"),
+                                                   interned("max_exp_avg_sq"), interned("step")};
+};
+
+bool is_off(PyObject *flag) {
+  return flag == Py_False || flag == Py_None;
+}
+
+bool read_options(PyObject *group, const Keys &keys, Adam &adam) {
+  PyObject *betas = value_of(group, keys.betas), *foreach = value_of(group, keys.foreach);
+  if (betas == nullptr || !PyTuple_CheckExact(betas) || PyTuple_GET_SIZE(betas) != 2 ||
+      (foreach != Py_None && foreach != Py_True))
+    return false;
+  std::array<PyObject *, kNumbers> numbers = {PyTuple_GET_ITEM(betas, 0), PyTuple_GET_ITEM(betas, 1)};
+  for (int i = Rate; i < kNumbers; ++i)
+    numbers[i] = value_of(group, keys.numbers[i - Rate]);
+  for (int i = 0; i < kNumbers; ++i)
+    if (numbers[i] == nullptr || !read_number(numbers[i], adam.numbers[i]))
+      return false;
+  for (int i = 0; i < kFlags; ++i) {
+    PyObject *flag = value_of(group, keys.flags[i]);
+    if (flag == nullptr || !PyBool_Check(flag))
+      return false;
+    adam.flags[i] = flag == Py_True;
+  }
+  return std::all_of(keys.refused.begin(), keys.refused.end(),
+                     [&](PyObject *key) { return is_off(value_of(group, key)); });
+}
+
+// A parameter with a gradient, and its state, which torch's own step makes.
+bool read_parameter(PyObject *param, PyObject *state, const Keys &keys, Adam &adam) {
+  const Tensor &grad = THPVariable_Unpack(param).grad();
+  if (!grad.defined())
+    return true;
+  PyObject *own = value_of(state, param), *known = checked(THPVariable_Wrap(grad));
+  bool is_read = adam.lists[Params].add(param) && adam.lists[Grads].add(known);
+  Py_DECREF(known);
+  for (int i = Means; is_read && i < kLists; ++i)
+    is_read = (i == MaxSquares && !adam.flags[Amsgrad]) || adam.lists[i].add(value_of(own, keys.states[i - Means]));
+  return is_read;
+}
+
+// The parameters of a group, nullptr: it is not as expected.
+PyObject *params_of(PyObject *group, PyObject *key) {
+  PyObject *params = value_of(group, key);
+  return params != nullptr && PyList_CheckExact(params) ? params : nullptr;
+}
+
+bool read_group(PyObject *group, PyObject *state, const Keys &keys, Adam &adam) {
+  PyObject *params = params_of(group, keys.params);
+  if (params == nullptr || !read_options(group, keys, adam))
+    return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); ++i) {
+    PyObject *param = PyList_GET_ITEM(params, i);
+    if (!THPVariable_CheckExact(param) || !read_parameter(param, state, keys, adam))
+      return false;
+  }
+  return true;
+}
+
+const Keys &own_keys() {
+  static const Keys keys;
+  return keys;
 }
 
 // ---- ordinary arguments
@@ -177,6 +310,14 @@ void run(const Adam &adam) {
     ;
 }
 
+// Without the interpreter's lock.
+void step(const Adam &adam) {
+  Unlocked unlocked;
+  at::AutoDispatchBelowADInplaceOrView below;
+  RECORD_FUNCTION("headrace::adam", c10::ArrayRef<const c10::IValue>{});
+  run(adam);
+}
+
 PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   Adam adam;
@@ -184,22 +325,88 @@ PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t count) {
   TORCH_CHECK(count == kArguments, "adam takes ", kArguments, " arguments, not ", count);
   if (!read_arguments(args, adam) || !is_ordinary(adam))
     Py_RETURN_FALSE;
-  {
-    Unlocked unlocked;
-    at::AutoDispatchBelowADInplaceOrView below;
-    RECORD_FUNCTION("headrace::adam", c10::ArrayRef<const c10::IValue>{});
-    run(adam);
-  }
+  step(adam);
   Py_RETURN_TRUE;
+  END_HANDLE_TH_ERRORS
+}
+
+// All groups are read before the first step.
+bool step_groups(PyObject *groups, PyObject *state) {
+  std::vector<std::unique_ptr<Adam>> all;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(groups); ++i) {
+    auto adam = std::make_unique<Adam>();
+    if (!read_group(PyList_GET_ITEM(groups, i), state, own_keys(), *adam))
+      return false;
+    if (adam->lists[Params].empty())
+      continue;
+    if (!is_ordinary(*adam))
+      return false;
+    all.push_back(std::move(adam));
+  }
+  for (const auto &adam : all)
+    step(*adam);
+  return true;
+}
+
+// A profiler's names of steps are those of torch's own functions.
+PyObject *call_groups(PyObject *, PyObject *const *args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK(count == 2, "step_adam takes 2 arguments, not ", count);
+  c10::AutoGradMode without(false);
+  if (PyList_CheckExact(args[0]) && !at::hasCallbacks() && step_groups(args[0], args[1]))
+    Py_RETURN_TRUE;
+  Py_RETURN_FALSE;
+  END_HANDLE_TH_ERRORS
+}
+
+// ---- gradients
+
+// True if the gradients may be forgotten without torch's functions.
+bool are_ours(PyObject *params) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); ++i) {
+    PyObject *param = PyList_GET_ITEM(params, i);
+    if (!THPVariable_CheckExact(param) || !is_on_device(THPVariable_Unpack(param)))
+      return false;
+  }
+  return true;
+}
+
+bool forget_gradients(PyObject *groups) {
+  c10::SmallVector<PyObject *, 4> all;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(groups); ++i) {
+    all.push_back(params_of(PyList_GET_ITEM(groups, i), own_keys().params));
+    if (all.back() == nullptr || !are_ours(all.back()))
+      return false;
+  }
+  for (PyObject *params : all)
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(params); ++i) {
+      const Tensor &param = THPVariable_Unpack(PyList_GET_ITEM(params, i));
+      if (param.grad().defined())
+        param.mutable_grad().reset();
+    }
+  return true;
+}
+
+PyObject *call_forget(PyObject *, PyObject *groups) {
+  HANDLE_TH_ERRORS
+  bool is_watched = at::impl::torch_function_mode_enabled() || at::hasCallbacks();
+  if (PyList_CheckExact(groups) && !is_watched && forget_gradients(groups))
+    Py_RETURN_TRUE;
+  Py_RETURN_FALSE;
   END_HANDLE_TH_ERRORS
 }
 
 } // namespace
 
-PyMethodDef optimizer_functions[] = {{"adam", fast_function(&call), METH_FASTCALL,
-                                      "A step of Adam over lists: parameters, gradients, averages, averages of "
-                                      "squares, their maxima, steps; beta1, beta2, rate, "
-                                      "decay, eps; amsgrad, maximize, decoupled. False: torch has to do it."},
-                                     {nullptr, nullptr, 0, nullptr}};
+PyMethodDef optimizer_functions[] = {
+    {"adam", fast_function(&call), METH_FASTCALL,
+     "A step of Adam over lists: parameters, gradients, averages, averages of "
+     "squares, their maxima, steps; beta1, beta2, rate, "
+     "decay, eps; amsgrad, maximize, decoupled. False: torch has to do it."},
+    {"step_adam", fast_function(&call_groups), METH_FASTCALL,
+     "A step of Adam of an optimizer's groups and state. False: torch has to do it."},
+    {"forget_gradients", &call_forget, METH_O,
+     "Sets the gradients of an optimizer's groups to None. False: torch has to do it."},
+    {nullptr, nullptr, 0, nullptr}};
 
 } // namespace headrace

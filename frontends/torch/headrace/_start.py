@@ -102,7 +102,7 @@ def _start():
     exchange.register()
     _compile_by_our_backend()
     _choose_as_for_the_host()
-    optim.register(_C.adam)
+    optim.register(_C.adam, _C.step_adam, _C.forget_gradients)
     _nvtx.register()
     if not _autoload.drives_a_gpu(torch) or chosen.startswith("cuda"):
         torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
