@@ -97,9 +97,15 @@ static bool can_repeat(const hr_node *node) {
   return true;
 }
 
+static bool is_settled(const hr_ready *own) {
+  const hr_provider *provider = own->algorithm.provider;
+  return provider->is_settled != NULL && own->prepared != NULL && provider->is_settled(own->prepared);
+}
+
 hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
-                             const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry) {
-  hr_tuning *tuning = hr__tuning_entry_is_open(tuning_entry) && can_repeat(node) ? hr_calloc(1, sizeof *tuning) : NULL;
+                             const hr_node *node, const hr_ready *own, hr_tuning_entry *tuning_entry) {
+  bool is_worth = hr__tuning_entry_is_open(tuning_entry) && can_repeat(node) && !is_settled(own);
+  hr_tuning *tuning = is_worth ? hr_calloc(1, sizeof *tuning) : NULL;
   if (tuning != NULL) {
     *tuning = (hr_tuning){.device = device,
                           .providers = providers,
@@ -107,7 +113,7 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
                           .node = node,
                           .input_count = node->input_count,
                           .tuning_entry = tuning_entry,
-                          .own = *own};
+                          .own = own->algorithm};
   }
   return tuning;
 }

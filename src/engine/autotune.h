@@ -25,7 +25,7 @@ typedef struct hr_tuning hr_tuning;
 /* NULL: there is nothing to try, or memory is out. program, node and tuning_entry must stay valid as long as the
  * tuning, or until hr__tuning_settle. */
 hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *providers, const hr_program *program,
-                             const hr_node *node, const hr_algorithm *own, hr_tuning_entry *tuning_entry);
+                             const hr_node *node, const hr_ready *own, hr_tuning_entry *tuning_entry);
 /* From now on the node is that of this number in the packed program, which must stay valid. NULL: nothing. */
 void hr__tuning_settle(hr_tuning *tuning, const hr_packed_program *packed, int number);
 /* The arguments of a run of the step (provider.h), and the length of the workspace. */

@@ -110,7 +110,7 @@ static hr_status prepare(hr_instance *instance, hr_device *device, hr_exec_step 
   }
   call->workspace_bytes = call->ready.workspace_bytes;
   if (tuning_entry != NULL && call->ready.fallback == NULL) {
-    call->tuning = hr__tuning_create(device, providers, program, node, &call->ready.algorithm, tuning_entry);
+    call->tuning = hr__tuning_create(device, providers, program, node, &call->ready, tuning_entry);
     if (call->tuning != NULL && !is_host && call->workspace_bytes < HR_TUNING_WORKSPACE) {
       call->workspace_bytes = HR_TUNING_WORKSPACE;
     }
@@ -626,7 +626,7 @@ static void tune_call(const hr_instance *instance, hr_device *device, const hr_e
     call->tuning = call->like->call->tuning;
   } else if (entry != NULL) {
     const hr_node *node = hr__step_source(instance, step)->node;
-    call->tuning = hr__tuning_create(device, providers_of(device, node), program, node, &call->ready.algorithm, entry);
+    call->tuning = hr__tuning_create(device, providers_of(device, node), program, node, &call->ready, entry);
   }
 }
 

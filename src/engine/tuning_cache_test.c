@@ -241,8 +241,19 @@ static void release(hr_prepared *p) {
   hr_free(p);
 }
 
-static const hr_provider slow = {
-    .name = "slow", .supports = takes_all, .prepare = prepare_slow, .run = run, .release = release};
+static bool slow_is_settled;
+
+static bool is_settled(const hr_prepared *p) {
+  (void)p;
+  return slow_is_settled;
+}
+
+static const hr_provider slow = {.name = "slow",
+                                 .supports = takes_all,
+                                 .prepare = prepare_slow,
+                                 .is_settled = is_settled,
+                                 .run = run,
+                                 .release = release};
 static const hr_provider quick = {.name = "other",
                                   .supports = takes_none,
                                   .algorithms = algorithms,
@@ -273,7 +284,7 @@ static void step_begin(product_step *s) {
   s->entry = hr__tuning_entry_find(key.data, key.length);
   hr_text_fini(&key);
   HR_ASSERT_OK(hr__algorithms_prepare(s->device, both, &s->made.program, node, s->entry, &s->own));
-  s->tuning = hr__tuning_create(s->device, both, &s->made.program, node, &s->own.algorithm, s->entry);
+  s->tuning = hr__tuning_create(s->device, both, &s->made.program, node, &s->own, s->entry);
 }
 
 static void step_run(product_step *s, int count) {
@@ -417,8 +428,22 @@ HR_TEST(steps_that_read_their_outputs_are_not_timed) {
   hr__tuning_release(s.tuning);
   hr_node *node = &s.made.program.nodes[0];
   node->inputs[1].index = node->outputs[0].index;
-  s.tuning = hr__tuning_create(s.device, both, &s.made.program, node, &s.own.algorithm, s.entry);
+  s.tuning = hr__tuning_create(s.device, both, &s.made.program, node, &s.own, s.entry);
   HR_ASSERT_NULL(s.tuning);
+  step_end(&s);
+  end();
+}
+
+HR_TEST(settled_calls_are_not_timed) {
+  begin("measure");
+  product_step s;
+  slow_is_settled = true;
+  step_begin(&s);
+  HR_ASSERT_NULL(s.tuning);
+  step_end(&s);
+  slow_is_settled = false;
+  step_begin(&s);
+  HR_ASSERT_NOT_NULL(s.tuning);
   step_end(&s);
   end();
 }

@@ -149,6 +149,26 @@ HR_TEST(direct_takes_narrow_images_with_many_weights) {
   }
 }
 
+/* Of few operations, as for one image. */
+HR_TEST(direct_takes_light_convolutions_for_good) {
+  cases_begin(&hr__direct_provider);
+  static const window light = {2, 1, 50, 100, 1, {7, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}};
+  static const window left[] = {{2, 2, 50, 100, 1, {7, 7}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                                {2, 1, 200, 100, 1, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+  op_case t = direct_case(HR_OP_CONV, &light, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, false);
+  HR_ASSERT(op_case_is_taken(&t));
+  op_case_begin(&t);
+  HR_ASSERT(hr__direct_provider.is_settled(t.prepared));
+  op_case_free(&t);
+  op_case_end(&t);
+  t = direct_case(HR_OP_CONV_BACKWARD_DATA, &light, IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, false);
+  HR_ASSERT(!op_case_is_taken(&t));
+  for (size_t i = 0; i < sizeof left / sizeof *left; ++i) {
+    t = direct_case(HR_OP_CONV, &left[i], IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_DENSE, false);
+    HR_ASSERT(!op_case_is_taken(&t));
+  }
+}
+
 /* ---- bits ---- */
 
 /* The result, with this layout and number of threads, after `runs` runs with one stamp of the weights. */

@@ -70,6 +70,9 @@ struct hr_provider {
   bool (*expects)(hr_op op, const hr_view *inputs, const hr_view *output);
   /* (optional) Makes that code. Any thread calls it, after open. */
   void (*generate)(void);
+  /* (optional; NULL: never) True if no other algorithm is worth timing beside this call: none is clearly faster, and
+   * trying them would load their code. */
+  bool (*is_settled)(const hr_prepared *prepared);
   /* (optional) Makes now what prepare left to a thread or to the first run. A failure is left to that run. */
   void (*make)(hr_prepared *prepared);
   /* (optional) Names of alternative algorithms, NULL-terminated: the engine times them if a program repeats

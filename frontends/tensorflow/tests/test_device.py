@@ -41,6 +41,25 @@ def test_libraries_are_open_before_the_program_computes(threads):
     subprocess.run([sys.executable, "-c", code], env=variables, check=True, timeout=300)
 
 
+@pytest.mark.skipif("HEADRACE_ONEDNN" not in os.environ, reason="HEADRACE_ONEDNN names no library")
+def test_small_inference_loads_no_code_of_libraries():
+    """Neither for results nor for timing: a first primitive touches 4 to 6 MB."""
+    code = """
+import os, re, keras, tensorflow as tf
+layers = keras.layers
+model = keras.Sequential([layers.Input((7, 7, 50)), layers.Conv2D(100, 5, padding="same"), layers.Flatten(),
+                          layers.Dense(256, "relu"), layers.Dense(256, "relu"), layers.Dense(10)])
+run, x = tf.function(lambda x: model(x, training=False)), tf.ones((1, 7, 7, 50))
+for i in range(300):
+    run(x).numpy()
+name, code = os.path.realpath(os.environ["HEADRACE_ONEDNN"]), 0
+for text in re.split("(?m)^(?=[0-9a-f]+-)", open("/proc/self/smaps").read()):
+    code += int(re.search(r"Rss: +([0-9]+)", text)[1]) if name in text and "r-xp" in text else 0
+assert code < 1500, code
+"""
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"HEADRACE_CACHE": "-"}, check=True, timeout=300)
+
+
 def test_constants_of_arrays():
     """Places, dtypes and errors are those of TensorFlow's own conversion."""
     x = np.arange(6, dtype="float64").reshape(2, 3)

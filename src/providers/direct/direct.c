@@ -446,7 +446,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   hr__direct_shape shape = hr__direct_shape_of(node);
-  return hr__direct_is_small(&shape) || hr__direct_is_small_across(&shape, node->op == HR_OP_CONV_BACKWARD_DATA);
+  bool is_gradient = node->op == HR_OP_CONV_BACKWARD_DATA;
+  return hr__direct_is_small(&shape) || hr__direct_is_small_across(&shape, is_gradient) ||
+         (!is_gradient && hr__direct_is_light(&shape));
 }
 
 static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_node *node,
@@ -461,6 +463,10 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
     memcpy(prepared, &p, footprint(&p));
   }
   return fits;
+}
+
+static bool is_settled(const hr_prepared *p) {
+  return !p->is_gradient && hr__direct_is_light(&p->shape);
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -485,6 +491,7 @@ const hr_provider HR_CPU_NAME(hr__direct_provider) = {
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,
+    .is_settled = is_settled,
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,

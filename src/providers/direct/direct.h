@@ -30,6 +30,8 @@ bool hr__direct_is_across(const hr__direct_shape *shape, bool is_gradient);
 bool hr__direct_is_small(const hr__direct_shape *shape);
 /* The same if pixels of many images are summed together. */
 bool hr__direct_is_small_across(const hr__direct_shape *shape, bool is_gradient);
+/* True if a primitive is not worth its code: 6 MB for the first one of a process. */
+bool hr__direct_is_light(const hr__direct_shape *shape);
 
 /* Numbers i of a sum's results along one dim, which are at first + i * step of the output: sums over taps t of the
  * input at `at` + i * stride + t * dilation and the weights at tap + t * tap_step. */

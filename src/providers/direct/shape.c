@@ -7,6 +7,8 @@ enum { DIMS = HR__DIRECT_DIMS };
 /* Up to FEW_WEIGHTS for each output row the weights stay in the first cache. */
 enum { FEW_WEIGHTS = 10240, WEIGHTS_MAX = 40960 };
 static const int64_t FLOPS_MAX = 250000000, FLOPS_MAX_OF_MANY = 50000000;
+/* A primitive would gain some tens of microseconds at most. */
+enum { WEIGHTS_OF_LIGHT = 160 << 10, FLOPS_OF_LIGHT = 20000000 };
 /* Of narrow images, which read each weight for many of them; with one vector of outputs, eight pixels of a row fill the
  * inner loop as well. Larger ones were not measured. */
 enum { COLUMNS_ACROSS = 8, COLUMNS_OF_ONE = 7, IMAGES_ACROSS = 16, WEIGHTS_ACROSS = 640 << 10 };
@@ -71,6 +73,10 @@ static int64_t weights_of(const hr__direct_shape *s) {
 bool hr__direct_is_small(const hr__direct_shape *s) {
   int64_t weights = weights_of(s);
   return weights <= WEIGHTS_MAX && hr__direct_flops(s) <= (weights <= FEW_WEIGHTS ? FLOPS_MAX : FLOPS_MAX_OF_MANY);
+}
+
+bool hr__direct_is_light(const hr__direct_shape *s) {
+  return weights_of(s) <= WEIGHTS_OF_LIGHT && hr__direct_flops(s) <= FLOPS_OF_LIGHT;
 }
 
 bool hr__direct_is_small_across(const hr__direct_shape *s, bool is_gradient) {

@@ -477,6 +477,12 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   return HR_OK;
 }
 
+/* Each weight is read once: memory is the limit for all. */
+static bool is_settled(const hr_prepared *p) {
+  (void)p;
+  return true;
+}
+
 static size_t footprint(const hr_prepared *p) {
   return sizeof *p;
 }
@@ -488,6 +494,7 @@ const hr_provider HR_CPU_NAME(hr__gemv_provider) = {
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,
+    .is_settled = is_settled,
     .needs_team = needs_team,
     .run = run,
     .footprint = footprint,

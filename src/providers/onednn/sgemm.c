@@ -330,6 +330,11 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
   return true;
 }
 
+/* Loops of our own are chosen by shapes that were measured. */
+static bool is_settled(const hr_prepared *p) {
+  return p->is_few || p->is_panels;
+}
+
 static bool needs_team(const hr_prepared *p) {
   return p->grain < p->groups;
 }
@@ -611,6 +616,7 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .expects = expects,
     .generate = hr__dnnl_generate_sgemm,
     .version = hr__onednn_version,
+    .is_settled = is_settled,
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,
