@@ -771,11 +771,11 @@ HR_TEST(onednn_compares_a_cached_weight_in_the_second_run_of_a_product) {
   hr__cached_weights_forget_all();
 }
 
-HR_TEST(sgemm_keeps_one_transposed_weight_for_products_of_all_heights) {
+HR_TEST(sgemm_keeps_one_weight_for_products_of_all_heights) {
   cases_begin(&hr__sgemm_provider);
   hr__cached_weights_forget_all();
   const product q[4] = {
-      {0, {0}, 16, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}, {0, {0}, 33, 1000, 70}};
+      {0, {0}, 16, 256, 512}, {0, {0}, 40, 256, 512}, {0, {0}, 200, 256, 512}, {0, {0}, 33, 1000, 80}};
   const uint64_t first[] = {910001, 910001, 910001}, changing[] = {910002, 910003, 910004, 0, 0, 0};
   run_product(&hr__sgemm_provider, &q[0], 6, changing, 0);
   run_product(&hr__sgemm_provider, &q[0], 1, first, 0);
@@ -783,9 +783,85 @@ HR_TEST(sgemm_keeps_one_transposed_weight_for_products_of_all_heights) {
   run_product(&hr__sgemm_provider, &q[1], 3, first, 256 * 512 * 4);
   run_product(&hr__sgemm_provider, &q[2], 3, first, 256 * 512 * 4);
   hr__cached_weights_forget(hr__context(), 910001);
-  run_product(&hr__sgemm_provider, &q[3], 3, first, 1000 * 70 * 4);
+  run_product(&hr__sgemm_provider, &q[3], 3, first, 1000 * 80 * 4);
   hr__cached_weights_forget(hr__context(), 910001);
   HR_ASSERT_EQ(hr__cached_weights_bytes(), 0);
+}
+
+static bool has_wide_vectors(void) {
+#if defined(__x86_64__)
+  return hr_cpu_has(HR_CPU_AVX512F);
+#else
+  return false;
+#endif
+}
+
+/* The first two runs read the stored weight, others may read a cached one: all have the same bits. */
+static void check_cached_weight(const product *q, matrix_layout a, matrix_layout b, bias_layout bias) {
+  static uint64_t weight = 940000;
+  const uint64_t stamps[OPERANDS] = {0, ++weight, 0, 0};
+  op_case t = product_case(&hr__sgemm_provider, q, HR_DTYPE_F32, a, b, MATRIX_ROOM, bias);
+  tensor *out = op_case_output(&t);
+  op_case_node(&t);
+  HR_ASSERT(op_case_is_supported(&t));
+  op_case_prepare(&t);
+  op_case_allocate(&t);
+  size_t bytes = (size_t)out->length * sizeof(float);
+  unsigned char *first = malloc(bytes);
+  for (int run = 0; run < 5; ++run) {
+    hr_thread_count_set(1 + run % 3);
+    t.provider->stamp(t.prepared, stamps);
+    op_case_run(&t);
+    check_canaries(&t, out);
+    if (run == 0) {
+      memcpy(first, out->bytes, bytes);
+      check_result(&t);
+    }
+    HR_ASSERT_BYTES_EQ(out->bytes, first, bytes);
+  }
+  bool is_cached = t.provider->keeps(t.prepared) == 1;
+  HR_ASSERT_EQ(hr__cached_weights_bytes() > 0, is_cached);
+  hr__cached_weights_forget(hr__context(), weight);
+  hr_thread_count_set(0);
+  free(first);
+  op_case_free(&t);
+  op_case_end(&t);
+}
+
+/* Ends of panels, vectors and strips, sums of one to eleven parts, and rows whose distance is a power of two, for which
+ * sgemm cuts sums in another way. */
+HR_TEST(sgemm_gives_the_same_bits_with_cached_weights) {
+  static const product all[] = {{0, {0}, 16, 128, 1040}, {0, {0}, 17, 300, 565},  {0, {0}, 50, 384, 350},
+                                {0, {0}, 33, 770, 181},  {0, {0}, 130, 768, 200}, {0, {0}, 19, 1152, 129},
+                                {0, {0}, 64, 1024, 256}, {0, {0}, 23, 2048, 67},  {0, {0}, 18, 4000, 49},
+                                {0, {0}, 400, 1024, 48}, {0, {0}, 16, 200, 16},   {0, {0}, 40, 1024, 10}};
+  cases_begin(&hr__sgemm_provider);
+  hr__cached_weights_forget_all();
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+      matrix_layout a = (matrix_layout)random_below(MATRIX_TRANSPOSED_ROOM + 1);
+      check_cached_weight(&all[i], a, (matrix_layout)b, (i + (size_t)b) % 3 == 0 ? BIAS_ABSENT : BIAS_VECTOR);
+    }
+  }
+  for (int64_t i = 0; i < hr_test_count(40); ++i) {
+    const product q = {0, {0}, 16 + random_below(90), 1 + random_below(i % 8 == 0 ? 4000 : 800), 2 + random_below(400)};
+    check_cached_weight(&q, (matrix_layout)random_below(MATRIX_TRANSPOSED_ROOM + 1),
+                        (matrix_layout)random_below(MATRIX_TRANSPOSED_ROOM + 1), BIAS_VECTOR);
+  }
+}
+
+/* Products of large weights, which are packed, have no limit. */
+HR_TEST(sgemm_takes_large_products_with_weights) {
+  cases_begin(&hr__sgemm_provider);
+  const product q = {0, {0}, 128, 768, 50257};
+  for (int writes = 0; writes < 2; ++writes) {
+    op_case t =
+        product_case(&hr__sgemm_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+    t.writes_weights = writes;
+    op_case_node(&t);
+    HR_ASSERT_EQ(op_case_is_supported(&t), !writes && has_wide_vectors());
+    hr_program_fini(&t.program);
+  }
 }
 
 HR_TEST(onednn_keeps_nothing_of_what_the_program_writes) {

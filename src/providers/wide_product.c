@@ -12,7 +12,7 @@
 
 enum { LINES = 16, VECTORS = HR__PANEL_VECTORS, SUMS = 24, AT = 3 };
 
-WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, int vectors) {
+WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, int vectors, bool is_ahead) {
   __m512 sums[SUMS];
   const int64_t step = p->v_step, v_next = p->v_next, u_next = p->u_next;
   const __mmask16 last = hr__wide_mask(p->outs - (vectors - 1) * HR__WIDE);
@@ -20,6 +20,9 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
   for (int i = 0; i < lines * vectors; ++i) {
     sums[i] = _mm512_setzero_ps();
   }
+  const int64_t ahead_bytes = is_ahead ? p->ahead_floats * (int64_t)sizeof(float) : 0;
+  const int64_t ahead_step = is_ahead ? hr_divide_up(ahead_bytes * lines, p->lines * p->depth) : 0;
+  const char *ahead = is_ahead ? (const char *)p->ahead + ahead_bytes * first / p->lines : NULL;
   /* Results may be in no cache of this core. */
 #pragma GCC unroll 16
   for (int i = 0; i < lines; ++i) {
@@ -38,9 +41,13 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
       for (int64_t k = 0; k < p->depth; ++k, u += u_next, v += v_next) {
         __m512 weights[VECTORS];
         const float *at = v;
+        if (is_ahead) {
+          __builtin_prefetch(ahead);
+          ahead += ahead_step;
+        }
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; ++j) {
-          weights[j] = _mm512_maskz_loadu_ps(j == vectors - 1 ? last : 0xffff, u + j * HR__WIDE);
+          weights[j] = _mm512_maskz_loadu_ps(j == vectors - 1 && !is_ahead ? last : 0xffff, u + j * HR__WIDE);
         }
 #pragma GCC unroll 16
         for (int i = 0; i < lines; ++i) {
@@ -54,22 +61,24 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
       }
     }
   }
-  const int64_t m_step = p->m_step, more_step = p->adds ? m_step : p->more_step;
-  const float *more = p->adds ? p->m : p->more;
-  const bool has_more = more != NULL;
+  const int64_t m_step = p->m_step, more_step = p->more != NULL ? p->more_step : 0;
+  const float *more = p->more;
+  const bool adds = p->adds, has_more = more != NULL;
   __m512 addend[VECTORS];
   float *m = p->m + first * m_step;
-  more += has_more ? first * more_step : 0;
+  more += first * more_step;
 #pragma GCC unroll 4
   for (int j = 0; j < vectors; ++j) {
     addend[j] = p->addend != NULL ? _mm512_loadu_ps(p->addend + j * HR__WIDE) : _mm512_set1_ps(-0.0F);
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < lines; ++i, m += m_step, more += has_more ? more_step : 0) {
+  for (int i = 0; i < lines; ++i, m += m_step, more += more_step) {
 #pragma GCC unroll 4
     for (int j = 0; j < vectors; ++j) {
       __mmask16 mask = j == vectors - 1 ? last : 0xffff;
-      __m512 value = _mm512_add_ps(sums[i * vectors + j], addend[j]);
+      __m512 value = sums[i * vectors + j];
+      value = adds ? _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, m + j * HR__WIDE)) : value;
+      value = _mm512_add_ps(value, addend[j]);
       value = has_more ? _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, more + j * HR__WIDE)) : value;
       _mm512_mask_storeu_ps(m + j * HR__WIDE, mask, value);
     }
@@ -78,7 +87,7 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
 
 #define MULTIPLY(lines, vectors)                                                            \
   WIDE static void multiply_##lines##_##vectors(const hr__wide_product *p, int64_t first) { \
-    multiply(p, first, lines, vectors);                                                     \
+    multiply(p, first, lines, vectors, false);                                              \
   }
 #define MULTIPLY_6(vectors) \
   MULTIPLY(1, vectors)      \
@@ -93,18 +102,35 @@ MULTIPLY_12(2)
 MULTIPLY_8(3)
 MULTIPLY_6(4)
 
+#define MULTIPLY_AHEAD(lines)                                                         \
+  WIDE static void multiply_ahead_##lines(const hr__wide_product *p, int64_t first) { \
+    multiply(p, first, lines, HR__AHEAD_VECTORS, true);                               \
+  }
+MULTIPLY_AHEAD(1)
+MULTIPLY_AHEAD(2)
+MULTIPLY_AHEAD(3)
+MULTIPLY_AHEAD(4)
+MULTIPLY_AHEAD(5)
+MULTIPLY_AHEAD(6)
+MULTIPLY_AHEAD(7)
+MULTIPLY_AHEAD(8)
+
 #define OF_6(v) multiply_1_##v, multiply_2_##v, multiply_3_##v, multiply_4_##v, multiply_5_##v, multiply_6_##v
 #define OF_8(v) OF_6(v), multiply_7_##v, multiply_8_##v
 #define OF_12(v) OF_8(v), multiply_9_##v, multiply_10_##v, multiply_11_##v, multiply_12_##v
 #define OF_16(v) OF_12(v), multiply_13_##v, multiply_14_##v, multiply_15_##v, multiply_16_##v
+#define OF_AHEAD                                                                                              \
+  multiply_ahead_1, multiply_ahead_2, multiply_ahead_3, multiply_ahead_4, multiply_ahead_5, multiply_ahead_6, \
+      multiply_ahead_7, multiply_ahead_8
 
 void hr__wide_multiply(const hr__wide_product *p) {
-  static void (*const of[VECTORS][LINES])(const hr__wide_product *,
-                                          int64_t) = {{OF_16(1)}, {OF_12(2)}, {OF_8(3)}, {OF_6(4)}};
+  static void (*const of[VECTORS + 1][LINES])(const hr__wide_product *,
+                                              int64_t) = {{OF_16(1)}, {OF_12(2)}, {OF_8(3)}, {OF_6(4)}, {OF_AHEAD}};
+  bool is_ahead = p->ahead != NULL && p->vectors == HR__AHEAD_VECTORS;
   int64_t groups = hr_divide_up(p->lines, hr__wide_lines[p->vectors - 1]);
   for (int64_t g = 0; g < groups; ++g) {
     int64_t first = p->lines * g / groups, lines = p->lines * (g + 1) / groups - first;
-    of[p->vectors - 1][lines - 1](p, first);
+    of[is_ahead ? VECTORS : p->vectors - 1][lines - 1](p, first);
   }
 }
 

@@ -8,13 +8,13 @@
 
 #include "providers/wide_vectors.h"
 
-enum { HR__PANEL_VECTORS = 4 }; /* at most, of a product's columns */
+enum { HR__PANEL_VECTORS = 4, HR__AHEAD_VECTORS = 3 }; /* at most, of a product's columns; see `ahead` */
 
 /* The most pixels (products: lines of m) whose sums stay in registers, by the number of vectors less one. */
 static const int64_t hr__wide_lines[HR__PANEL_VECTORS] = {16, 12, 8, 6};
 
-/* m[line][n] = sum over rows, columns and k of v[line][row][column][k] u[row][column][k][n], in that order, plus
- * addend[n], then plus more[line][n] or m's old value. u, m and `more` are dense in n; steps and strides are in floats.
+/* m[line][n] = sum over rows, columns and k of v[line][row][column][k] u[row][column][k][n], in that order, plus m's
+ * old value, plus addend[n], plus more[line][n]. u, m and `more` are dense in n; steps and strides are in floats.
  */
 typedef struct hr__wide_product {
   const float *v, *u;
@@ -25,10 +25,14 @@ typedef struct hr__wide_product {
   int64_t depth, v_next, u_next; /* from k to k */
   int vectors;
   int64_t outs;        /* numbers n, which may fill a part of the last vector */
+  bool adds;           /* m's old value */
   const float *addend; /* of whole vectors; NULL: none */
   const float *more;   /* NULL: none */
   int64_t more_step;   /* from line to line */
-  bool adds;           /* m's old value */
+  /* (optional) Memory that the first cache requests evenly during the sums of one row and column of HR__AHEAD_VECTORS
+   * vectors; others ignore it. */
+  const float *ahead;
+  int64_t ahead_floats;
 } hr__wide_product;
 
 void hr__wide_multiply(const hr__wide_product *product);

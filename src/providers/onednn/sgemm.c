@@ -18,9 +18,10 @@
  * Products of one row are left to gemv, which is faster. Those of two to four rows on large matrices with dense rows
  * run by loops of their own (few_rows.h). sgemm's code is generated when the first other product is prepared (25 ms).
  *
- * A right operand with long columns (the weight of a linear layer) is read faster transposed. The transposed copy of a
- * weight is cached while its contents stay the same, for products of any number of rows from 16 on: from there on sgemm
- * adds in the same order for both, so the bits don't depend on what is cached.
+ * Weights are read faster from panels, and those of linear layers, whose columns are long, also transposed. Either copy
+ * is cached while the contents stay the same, for products of 16 rows and more. The bits don't depend on it: sgemm adds
+ * in the same order for a weight and its transposed copy, and so do panels. Depths for which it may not have panels
+ * from the first run on, or no copy.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -36,7 +37,7 @@
 #include "providers/provider.h"
 #include "runtime/cached_weights.h"
 
-enum { BLOCK = 256, SIDE = 16, RECIPE_WORDS = 5, TRANSPOSED = 0x7367656d };
+enum { BLOCK = 256, SIDE = 16, RECIPE_WORDS = 5, TRANSPOSED = 0x7367656d, PACKED = 0x70616e65 };
 enum { COPIED_ROWS_MIN = 16, COPIED_DEPTH_MIN = 128 };
 static const int64_t FLOPS_MAX = 700000000;
 
@@ -66,8 +67,9 @@ struct hr_prepared {
   int64_t groups, grain; /* of SIDE columns or rows, the last with the rest; those that a thread takes at least */
   bool is_aside;         /* the product is made in the workspace */
   bool is_copied;        /* b may be read from a transposed copy */
+  bool is_packed;        /* b may be read from packed panels */
   bool is_few;           /* rows, by few_rows.h */
-  bool is_panels;        /* by panels.h */
+  bool is_panels;        /* by panels.h, as b is stored */
   uint64_t stamp;
   int finish_count;
   finish finishes[HR_EPILOGUES_MAX + 1]; /* a prepared product has memory for `finish_count` */
@@ -212,15 +214,25 @@ static bool has_product(const hr_node *node, hr_prepared *p) {
   const hr_operand *a = &node->inputs[0], *b = &node->inputs[1], *c = &node->outputs[0];
   return node->op == HR_OP_MATMUL && is_f32(a) && is_f32(b) && is_f32(c) && c->rank >= 2 && a->rank == c->rank &&
          b->rank == c->rank && tall_matrix(a, &p->a) && right_matrix(b, &p->b) && tall_matrix(c, &p->c) &&
-         !p->c.is_transposed && p->a.rows == p->c.rows && p->a.columns > 0 && p->c.rows > 1 && p->c.columns > 0 &&
-         flops_of(p) <= FLOPS_MAX;
+         !p->c.is_transposed && p->a.rows == p->c.rows && p->a.columns > 0 && p->c.rows > 1 && p->c.columns > 0;
 }
 
 /* A weight outlives the program, which doesn't write it. */
-static bool can_copy(const hr_program *program, const hr_node *node, const hr_prepared *p) {
-  const hr_program_buffer *buffer = &program->buffers[node->inputs[1].index];
-  return p->b.is_transposed && p->c.rows >= COPIED_ROWS_MIN && p->b.rows >= COPIED_DEPTH_MIN && !buffer->is_dead &&
-         hr_program_writes(program, node->inputs[1].index) == 0;
+static bool is_weight(const hr_program *program, const hr_node *node) {
+  uint32_t index = node->inputs[1].index;
+  return !program->buffers[index].is_dead && hr_program_writes(program, index) == 0;
+}
+
+/* The loops that multiply. A weight's panels are worth their memory if its columns are dense, or it is large. Until
+ * they exist, panels of the stored weight multiply if sgemm could give other bits. */
+static void choose_loop(hr_prepared *p, bool is_weight) {
+  int64_t rows = p->c.rows, depth = p->a.columns, columns = p->c.columns;
+  bool packs = p->b.is_transposed, is_narrow = hr__panels_are_worth(rows, depth, columns, packs);
+  p->is_few = !p->a.is_transposed && !p->b.is_transposed && few_rows_are_worth(rows, depth, columns);
+  p->is_packed = is_weight && (packs || !is_narrow) && hr__packed_panels_are_worth(rows, depth, columns, packs);
+  p->is_copied = is_weight && !p->is_packed && packs && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN &&
+                 hr__panels_match(depth);
+  p->is_panels = !p->is_few && !p->is_copied && (is_narrow || (p->is_packed && !hr__panels_match(depth)));
 }
 
 static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p) {
@@ -230,11 +242,10 @@ static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p)
   for (int i = 0; is && i < node->epilogue_count; ++i) {
     is = add_epilogue(node, &node->epilogues[i], p);
   }
-  p->is_copied = is && can_copy(program, node, p);
-  p->is_few = !p->a.is_transposed && !p->b.is_transposed && few_rows_are_worth(p->c.rows, p->a.columns, p->c.columns);
-  p->is_panels =
-      !p->is_few && !p->is_copied && hr__panels_are_worth(p->c.rows, p->a.columns, p->c.columns, p->b.is_transposed);
-  return is;
+  if (is) {
+    choose_loop(p, is_weight(program, node));
+  }
+  return is && (p->is_packed || flops_of(p) <= FLOPS_MAX);
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
@@ -242,7 +253,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return plan(program, node, &p);
 }
 
-/* True if loops of our own will probably multiply so many rows by b. */
+/* True if loops of our own will probably multiply so many rows by b, in the first run too. */
 static bool is_own(const hr_view *b, int64_t rows) {
   int64_t depth = b->dims[b->rank - 2], columns = b->dims[b->rank - 1];
   bool is_transposed = columns > 1 && b->strides[b->rank - 1] != 1;
@@ -344,7 +355,7 @@ static void stamp(hr_prepared *p, const uint64_t *stamps) {
 }
 
 static int keeps(const hr_prepared *p) {
-  return p->is_copied ? 1 : -1;
+  return p->is_copied || p->is_packed ? 1 : -1;
 }
 
 /* ---- finishing rows ---- */
@@ -356,6 +367,7 @@ typedef struct call {
   matrix right;      /* b, or its transposed copy */
   float *sums, *out; /* the product, and where it belongs */
   int64_t sums_step;
+  bool has_panels; /* b is those of the whole right factor */
   float *packed;   /* panels of the right factor, one for each share */
   atomic_int code; /* of a call that failed */
 } call;
@@ -468,14 +480,22 @@ static void transpose(const float *from, const matrix *b, float *restrict to) {
 
 /* The cached copy of the right factor, retained; NULL: there is none. */
 static hr_cached_weights *copy_of(hr_prepared *p, const float *b) {
-  const uint64_t recipe[RECIPE_WORDS] = {TRANSPOSED, (uint64_t)p->b.offset, (uint64_t)p->b.rows, (uint64_t)p->b.columns,
-                                         (uint64_t)p->b.step};
-  size_t bytes = (size_t)(p->b.rows * p->b.columns) * sizeof(float);
+  const matrix *m = &p->b;
+  const uint64_t recipe[RECIPE_WORDS] = {(p->is_packed ? PACKED : TRANSPOSED) + (uint64_t)m->is_transposed,
+                                         (uint64_t)m->offset, (uint64_t)m->rows, (uint64_t)m->columns,
+                                         (uint64_t)m->step};
+  int64_t floats = p->is_packed ? hr__packed_panels_floats(m->rows, m->columns) : m->rows * m->columns;
   bool is_new = false;
   hr_cached_weights *copy =
-      p->is_copied ? hr__cached_weights_get(p->stamp, recipe, RECIPE_WORDS, bytes, &is_new) : NULL;
+      keeps(p) < 0 ? NULL
+                   : hr__cached_weights_get(p->stamp, recipe, RECIPE_WORDS, (size_t)floats * sizeof(float), &is_new);
   if (copy != NULL && is_new) {
-    transpose(b, &p->b, hr__cached_weights_data(copy));
+    float *to = hr__cached_weights_data(copy);
+    if (p->is_packed) {
+      hr__panels_pack(b, m->is_transposed ? 1 : m->step, m->is_transposed ? m->step : 1, m->rows, m->columns, to);
+    } else {
+      transpose(b, m, to);
+    }
     hr__cached_weights_publish(copy);
   }
   return copy;
@@ -501,7 +521,7 @@ static int multiply(const call *c, const area *x) {
 /* The operand of row `i` of the finish if panels add it in registers: as a number for each column, or dense rows. */
 static const addend *added(const hr_prepared *p, int i, bool is_bias) {
   const addend *x = &p->finishes[i].operands[0];
-  bool is_sum = i < p->finish_count && p->finishes[i].op == HR_OP_ADD && !x->is_number && hr__panels_add(p->a.columns);
+  bool is_sum = i < p->finish_count && p->finishes[i].op == HR_OP_ADD && !x->is_number;
   return is_sum && (is_bias ? x->row == 0 : x->row != 0 && x->column == 1) ? x : NULL;
 }
 
@@ -540,6 +560,7 @@ static void run_panels(const call *c, const area *x, int64_t share) {
                        .b = c->b,
                        .b_inner = b->is_transposed ? 1 : b->step,
                        .b_column = b->is_transposed ? b->step : 1,
+                       .packed_columns = c->has_panels ? b->columns : 0,
                        .c = c->sums,
                        .c_row = c->sums_step,
                        .packed = packs(p) ? c->packed + share * hr__panels_floats(b->rows) : NULL,
@@ -560,7 +581,7 @@ static void run_panels(const call *c, const area *x, int64_t share) {
 }
 
 static void run_area(call *c, const area *x, int64_t share) {
-  if (c->p->is_panels) {
+  if (c->p->is_panels || c->has_panels) {
     run_panels(c, x, share);
     return;
   }
@@ -597,6 +618,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   hr_cached_weights *copy = copy_of(p, c.b);
   if (copy != NULL) {
     c.b = hr__cached_weights_data(copy);
+    c.has_panels = p->is_packed;
     c.right = (matrix){.rows = p->b.rows, .columns = p->b.columns, .step = p->b.columns};
   }
   hr_parallel_for(p->groups, p->grain, run_share, &c);
