@@ -286,3 +286,22 @@ def test_gradients_are_forgotten():
         with Functions() as functions:
             optimizer.zero_grad()
         assert first.grad is None and functions.count > 0
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_steps_count_as_writes(kind, amsgrad, own):
+    """A gradient whose saved parameter has changed would be wrong: torch refuses it."""
+    (part,) = parameters(shapes=[(3,)])
+    loss = (part * part).sum()
+    loss.backward(retain_graph=True)
+    optimizer = kind([part], amsgrad=amsgrad)
+    optimizer.step()
+    written = [part, *optimizer.state[part].values()]
+    before, of_gradient = [tensor._version for tensor in written], part.grad._version
+    optimizer.step()
+    assert own.calls == 0
+    assert all(tensor._version > version for tensor, version in zip(written, before, strict=True))
+    assert part.grad._version == of_gradient
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -310,12 +310,21 @@ void run(const Adam &adam) {
     ;
 }
 
+// The keys that run() leaves out count writes, so that autograd refuses saved values that have changed since.
+void count_writes(const Adam &adam) {
+  for (List list : {Params, Means, Squares, MaxSquares, Steps})
+    if (list != MaxSquares || adam.flags[Amsgrad])
+      for (const Tensor &tensor : adam.lists[list])
+        tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 // Without the interpreter's lock.
 void step(const Adam &adam) {
   Unlocked unlocked;
   at::AutoDispatchBelowADInplaceOrView below;
   RECORD_FUNCTION("headrace::adam", c10::ArrayRef<const c10::IValue>{});
   run(adam);
+  count_writes(adam);
 }
 
 PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t count) {
