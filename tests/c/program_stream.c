@@ -108,3 +108,11 @@ bool hr__has_products(const hr_program *program) {
   }
   return false;
 }
+
+bool hr__has_rows(const hr_program *program, const char *part) {
+  bool has = false;
+  for (int n = 0; n < program->node_count; ++n) {
+    has |= strstr(hr_op_table(program->nodes[n].op)->name, part) != NULL;
+  }
+  return has;
+}

@@ -25,5 +25,7 @@ HR_MUST_USE hr_status hr__side_run(hr__side *side, const generated *g);
 
 /* True if libraries may compute part of it, with other bits on other devices. */
 bool hr__has_products(const hr_program *program);
+/* True if the name of an operation contains `part`. */
+bool hr__has_rows(const hr_program *program, const char *part);
 
 #endif
