@@ -211,6 +211,10 @@ void hrj_device_settle(pjrt_device *device) {
 
 /* ---- marks ---- */
 
+static hr_status make_dropped(void) {
+  return hr_status_make(HR_STATUS_ABORTED, HRJ_PLATFORM ": a copy was dropped after a failure");
+}
+
 /* On a thread of its own: the stream may be used. */
 static void *look_after_failure(void *arg) {
   pjrt_event *event = arg;
@@ -224,9 +228,7 @@ static void *look_after_failure(void *arg) {
     (void)state_of(event, &failure);
   }
   if (event->is_call && failure == HR_OK) { /* the call was dropped because of another buffer */
-    failure = reported != HR_OK
-                  ? reported
-                  : hr_status_make(HR_STATUS_ABORTED, HRJ_PLATFORM ": a copy was dropped after a failure");
+    failure = reported != HR_OK ? reported : make_dropped();
   } else {
     hr_status_ignore(reported); /* by events of the buffers that it belongs to */
   }
@@ -235,19 +237,25 @@ static void *look_after_failure(void *arg) {
   return NULL;
 }
 
+/* Without a thread the event gets this failure. */
+static void look_on_thread(pjrt_event *event, hr_status failure) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, look_after_failure, event) == 0) {
+    pthread_detach(thread);
+    hr_status_free(failure);
+  } else {
+    hrj_event_set(event, failure);
+    hrj_event_release(event);
+  }
+}
+
 /* On the thread that runs the stream's work. */
 static void reached(void *arg, hr_status status) {
   pjrt_event *event = arg;
   if (status == HR_OK && atomic_load(&event->device->failures) == event->failures) {
     set_from_work(event);
-    return;
-  }
-  pthread_t thread;
-  if (pthread_create(&thread, NULL, look_after_failure, event) == 0) {
-    pthread_detach(thread);
   } else {
-    hrj_event_set(event, status != HR_OK ? hr_status_clone(status) : HR_OK);
-    hrj_event_release(event);
+    look_on_thread(event, status != HR_OK ? hr_status_clone(status) : HR_OK);
   }
 }
 
@@ -284,14 +292,8 @@ pjrt_event *hrj_event_of_call(pjrt_buffer *buffer) {
 void hrj_event_called(pjrt_event *event, bool has_run) {
   if (has_run) {
     set_from_work(event);
-    return;
-  }
-  pthread_t thread;
-  if (pthread_create(&thread, NULL, look_after_failure, event) == 0) {
-    pthread_detach(thread);
   } else {
-    hrj_event_set(event, hr_status_make(HR_STATUS_ABORTED, HRJ_PLATFORM ": a copy was dropped after a failure"));
-    hrj_event_release(event);
+    look_on_thread(event, make_dropped());
   }
 }
 
