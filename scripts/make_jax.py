@@ -245,6 +245,19 @@ With two threads, by the clock, 2026-11-30, the same machine, idle (`bench/jax_c
 - GPT-2's products run at 193 to 252 GFLOP/s of one core, whose peak is 265: 95 % of the time of inference, 70 % of
   training, of which Adam's 4.5 GB are another 16 %. 1.4 times the speed of JAX's CPU would be the peak in inference.
 
+First calls with both cores taken from others, garbage of the imports collected before, ms. JAX traces the CNN's step for
+75 of these, lowers it for 39 (62 for its CPU backend) and writes it as bytes for 10:
+
+| case | JAX CPU | Headrace | |
+|---|---:|---:|---:|
+| CNN 28x28, train, batch 512 | 2,299 | 286 | 8.0x |
+| CNN 28x28, infer, batch 512 | 105 | 91 | 1.2x |
+| CNN 28x28, infer, batch 1 | 97 | 27 | 3.7x |
+| softshrink MLP, train, batch 64 | 427 | 73 | 5.9x |
+
+GPT-2's first training step touches 1 GB for the first time, 0.65 of it for new parameters, since those of NumPy stay as
+they are. That took 0.4 to 2.5 s of two cores on this virtual machine, whose host has to find each page first.
+
 A call costs this much CPU time, in microseconds, with one thread (`python bench/jax_calls.py --rounds 9`, beside other
 work on the same machine). "nothing" is a plug-in that records nothing (`HEADRACE_JAX_NOP=1`): the share of JAX itself.
 

@@ -31,6 +31,7 @@ NAMES = (
     ("jax._src.lax.control_flow.conditionals", "cond_p", object),
     ("jax._src.lax.control_flow.conditionals", "platform_index_p", object),
     ("jax._src.export._export", "call_exported_p", object),
+    ("jax._src.export._export", "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", set),
     ("jax._src.ffi", "ffi_call_p", object),
     ("jax._src.ffi", "_unwrap_kwargs_hashable", None),
     ("jax._src.core", "ShapedArray", None),
@@ -139,6 +140,13 @@ def inspect_primitive():
 def exported_primitive():
     """The primitive of calls of exported functions; None: this JAX has another one."""
     return _find_optional("jax._src.export._export", "call_exported_p")
+
+
+def allow_export(target):
+    """Lets jax.export keep custom calls of a target: later versions know it, too."""
+    targets = _find_optional("jax._src.export._export", "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE")
+    if targets is not None:
+        targets.add(target)
 
 
 def rule_of(platform, primitive):

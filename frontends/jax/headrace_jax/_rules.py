@@ -10,8 +10,8 @@
 - Cumulative operations are composites: "headrace.cumulative_sum" and so on, with the attributes `axis` and `reverse`.
   A reader that lacks such a name runs the decomposition, which is JAX's associative scan. JAX's own rule is a window as
   long as the axis at each element.
-- The random bits of JAX's default generator are the composite "headrace.threefry", in programs for one device. JAX's
-  own rule is 110 operations, which those over several devices have.
+- The random bits of JAX's default generator are the custom call "headrace.threefry", in programs for one device. JAX's
+  own rule is 110 operations, which those over several devices have. So would a composite's decomposition be.
 """
 
 import functools
@@ -65,37 +65,19 @@ def _cumulative_rule(primitive, name, combine):
     return rule
 
 
-THREEFRY_PLACES = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
-def _threefry_rounds(key, more, x, y):
-    """Threefry 2x32 with 20 rounds, in groups of four."""
-    keys = (key, more, key ^ more ^ np.uint32(0x1BD11BDA))
-    x, y = x + key, y + more
-    for group in range(5):
-        for up in THREEFRY_PLACES[group % 2]:
-            x = x + y
-            y = (y << np.uint32(up) | y >> np.uint32(32 - up)) ^ x
-        x, y = x + keys[(group + 1) % 3], y + keys[(group + 2) % 3] + np.uint32(group + 1)
-    return x, y
-
-
-def _threefry(*words):
-    from jax import lax
-
-    return lax.composite(_threefry_rounds, "headrace.threefry")(*words)
+THREEFRY = "headrace.threefry"
 
 
 def _threefry_rule(primitive):
-    from jax.interpreters import mlir
+    import jax
 
-    composite = mlir.lower_fun(_threefry, multiple_results=True)
+    call = jax.ffi.ffi_lowering(THREEFRY)
     default = _private.default_rule(primitive)
 
     def rule(context, *words):
         devices = getattr(context.module_context.axis_context, "num_devices", 0)
         is_own = default is None or (devices == 1 and not _has_symbols(context))
-        return (composite if is_own else default)(context, *words)
+        return (call if is_own else default)(context, *words)
 
     return rule
 
@@ -208,6 +190,7 @@ def register(platform):
     primitive = jax.lax.linalg.lu_pivots_to_permutation_p
     mlir.register_lowering(primitive, _permutation_rule(primitive), platform=platform, inline=False)
     mlir.register_lowering(threefry2x32_p, _threefry_rule(threefry2x32_p), platform=platform, inline=False)
+    _private.allow_export(THREEFRY)
     primitive = _private.partitioned_primitive()
     if primitive is not None:
         mlir.register_lowering(primitive, _partitioned_rule, platform=platform)

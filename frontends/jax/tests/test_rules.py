@@ -196,7 +196,8 @@ def test_threefry(shapes):
 
 def test_random_bits_of_the_default_generator():
     """JAX counts the elements in 64 bits and combines both words of each block. Keys may be mapped."""
-    assert "headrace.threefry" in text_of(lambda key: jax.random.bits(key, (4,)), jax.random.key(3))
+    text = text_of(lambda key: jax.random.bits(key, (4,)), jax.random.key(3))
+    assert "custom_call @headrace.threefry" in text and text.count("stablehlo.xor") <= 1
     data = np.array([[0, 3], [2**32 - 1, 12345]], np.uint32)
     high, low = np.zeros(15, np.uint32), np.arange(15, dtype=np.uint32)
     wanted = np.array([np.bitwise_xor(*threefry(*key, high, low)) for key in data]).reshape(2, 5, 3)
@@ -204,6 +205,11 @@ def test_random_bits_of_the_default_generator():
     np.testing.assert_array_equal(np.asarray(jax.vmap(lambda key: jax.random.bits(key, (5, 3), np.uint32))(keys)), wanted)
     np.testing.assert_array_equal(np.asarray(jax.random.bits(keys[1], (5, 3), np.uint8)), wanted[1].astype(np.uint8))
     assert jax.random.bits(keys[0], (0, 3)).shape == (0, 3)
+
+
+def test_programs_with_random_bits_are_exported():
+    exported = jax.export.export(jax.jit(lambda key: jax.random.bits(key, (5,))))(jax.random.key(0))
+    np.testing.assert_array_equal(exported.call(jax.random.key(8)), jax.random.bits(jax.random.key(8), (5,)))
 
 
 RANDOM_MEMORY = """

@@ -363,11 +363,10 @@ bool hr__hlo_is_named(const char *name) {
   return find_name(name) != NULL;
 }
 
-/* Composites of the plug-in have one operand, or four words, and more if their decomposition has constants that were
- * computed before. */
+/* Composites of the plug-in have one operand, and more if their decomposition has constants that were computed before.
+ */
 static bool has_more_operands(const hr__hlo *hlo, const char *name) {
-  int own = strcmp(name, "headrace.threefry") == 0 ? 4 : 1;
-  return strncmp(name, "headrace.", 9) == 0 && hlo->op->operand_count > own;
+  return strncmp(name, "headrace.", 9) == 0 && hlo->op->operand_count > 1;
 }
 
 /* A composite without a row is its decomposition, as are those of floats of 8 bits, which no function computes with. */
