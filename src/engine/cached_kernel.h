@@ -36,5 +36,8 @@ void hr__kernel_publish(hr_cached_kernel *cached, hr_host_kernel *compiled);
 bool hr__kernel_has_code(const hr_cached_kernel *cached);
 /* True if there are references other than the caller's. */
 bool hr__kernel_is_wanted(const hr_cached_kernel *cached);
+/* Lets the kernel be interpreted on, until it has been so many times as much as before; then it is pushed to the
+ * compile queue again. Once: false if it has been already, or if executables wait for code. */
+bool hr__kernel_postpone(hr_cached_kernel *cached, int times);
 
 #endif

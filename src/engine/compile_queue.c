@@ -458,14 +458,22 @@ static hr_status emit_and_load(job *j) {
   return HR_OK;
 }
 
-/* Emits and loads; the rest is compiled. False when the compiler turned out to make nothing, and the next is to be
- * tried. */
+/* Reductions of short rows are straight code, which takes compilers up to 30 us a byte: a second instead of the usual
+ * 30 ms. Their kernels are interpreted until that is paid for, too. */
+static bool is_postponed(const job *j) {
+  enum { LONG_TEXT = 24 << 10, BYTES_A_TIME = 1 << 10 };
+  return j->text.length > LONG_TEXT && hr__kernel_postpone(j->cached, (int)(j->text.length / BYTES_A_TIME));
+}
+
+/* Emits and loads; the rest is compiled, or postponed. False when the compiler turned out to make nothing, and the next
+ * is to be tried. */
 static bool run_jobs(job *jobs, int job_count) {
   for (int i = 0; i < job_count && !is_closed(); ++i) {
     hr_status status = jobs[i].is_done ? HR_OK : emit_and_load(&jobs[i]);
     if (status != HR_OK) {
       give_up(&jobs[i], status);
     }
+    jobs[i].is_done = jobs[i].is_done || is_postponed(&jobs[i]);
   }
   compile_all(jobs, job_count);
   return !own()->cache.is_unusable;

@@ -204,6 +204,47 @@ HR_TEST(kernels_that_are_slow_for_their_bytes_are_compiled_sooner) {
   end();
 }
 
+/* So many launches of the kernel; returns the number of kernels that are compiled then. */
+static int64_t use(hr_cached_kernel *cached, int count) {
+  for (int i = 0; i < count; ++i) {
+    (void)hr__kernel_use(cached);
+  }
+  return counts().compiled;
+}
+
+HR_TEST(kernels_of_long_texts_are_compiled_when_that_is_paid_for) {
+  begin("auto", NULL);
+  int64_t before = counts().compiled;
+  hr_cached_kernel *rows = acquire("buffer %0 4096 live\nbuffer %1 4096 live fresh\n"
+                                   "%1:f32[64,16]{16,1}+0 = log_softmax(%0:f32[64,16]{16,1}+0) ints(1)\n");
+  HR_ASSERT_EQ(use(rows, 9000), before); /* 64 MB */
+  HR_ASSERT_EQ(hr__kernel_postpone(rows, 2), !has_compiler());
+  hr_cached_kernel *usual =
+      acquire("buffer %0 4096 live\nbuffer %1 4096 live fresh\n%1:f32[1024]{1}+0 = exp(%0:f32[1024]{1}+0)\n");
+  HR_ASSERT(hr__kernel_postpone(usual, 3));
+  HR_ASSERT_EQ(use(usual, 24000), before);
+  HR_ASSERT_EQ(use(usual, 1000), before + has_compiler());
+  hr__kernel_release(rows);
+  hr__kernel_release(usual);
+  end();
+}
+
+HR_TEST(timed_kernels_of_long_texts_are_postponed_by_time) {
+  begin("auto", NULL);
+  int64_t before = counts().compiled;
+  hr_cached_kernel *large =
+      acquire("buffer %0 262144 live\nbuffer %1 262144 live fresh\n%1:f32[65536]{1}+0 = exp(%0:f32[65536]{1}+0)\n");
+  HR_ASSERT_EQ(use(large, 2), before);
+  HR_ASSERT(hr__kernel_postpone(large, 3));
+  hr__kernel_spend(large, 17000000);
+  HR_ASSERT_EQ(counts().compiled, before);
+  HR_ASSERT(hr__kernel_is_timed(large));
+  hr__kernel_spend(large, 1000000);
+  HR_ASSERT_EQ(counts().compiled, before + has_compiler());
+  hr__kernel_release(large);
+  end();
+}
+
 HR_TEST(waiting_compiles_before_the_first_run) {
   begin("wait", NULL);
   hr_stats stats = check_rounds(3);

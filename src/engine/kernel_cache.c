@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/env.h"
 #include "base/hash.h"
+#include "base/integer.h"
 #include "base/interned.h"
 #include "base/table.h"
 #include "base/thread.h"
@@ -40,7 +41,8 @@ struct hr_cached_kernel {
   atomic_int_least32_t uses;         /* until it is pushed */
   int32_t uses_wanted;
   atomic_int_least64_t spent_ns;
-  uint8_t numbers[]; /* of its key */
+  atomic_bool is_postponed; /* `uses` and `spent_ns` have begun again, below 0 */
+  uint8_t numbers[];        /* of its key */
 };
 
 static void init_cache(void *part) {
@@ -352,11 +354,24 @@ bool hr__kernel_is_timed(const hr_cached_kernel *cached) {
 
 void hr__kernel_spend(hr_cached_kernel *cached, int64_t ns) {
   int64_t spent = atomic_fetch_add_explicit(&cached->spent_ns, ns, memory_order_relaxed) + ns;
-  if (spent >= SPENT_NS && atomic_load_explicit(&cached->uses, memory_order_relaxed) >= USES_MIN &&
+  bool may_be_first = !atomic_load_explicit(&cached->is_postponed, memory_order_relaxed) &&
+                      atomic_load_explicit(&cached->uses, memory_order_relaxed) < USES_MIN;
+  if (spent >= SPENT_NS && !may_be_first &&
       atomic_exchange_explicit(&cached->uses, cached->uses_wanted, memory_order_relaxed) < cached->uses_wanted &&
       hr_env_choice(HR_ENV_JIT) != HR_ENV_JIT_OFF) {
     push(cached);
   }
+}
+
+bool hr__kernel_postpone(hr_cached_kernel *cached, int times) {
+  bool is_first = hr_env_choice(HR_ENV_JIT) == HR_ENV_JIT_AUTO &&
+                  !atomic_exchange_explicit(&cached->is_postponed, true, memory_order_relaxed);
+  if (is_first) {
+    int64_t before = INT64_C(1) * cached->uses_wanted * (1 - times);
+    atomic_store_explicit(&cached->spent_ns, INT64_C(1) * SPENT_NS * (1 - times), memory_order_relaxed);
+    atomic_store_explicit(&cached->uses, (int32_t)hr_max(before, INT32_MIN), memory_order_relaxed);
+  }
+  return is_first;
 }
 
 hr_kernel *hr__kernel_form(const hr_cached_kernel *cached, hr_arena *arena) {
