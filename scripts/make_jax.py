@@ -250,24 +250,25 @@ First calls with both cores taken from others, garbage of the imports collected 
 
 | case | JAX CPU | Headrace | |
 |---|---:|---:|---:|
-| CNN 28x28, train, batch 512 | 2,299 | 286 | 8.0x |
-| CNN 28x28, infer, batch 512 | 105 | 91 | 1.2x |
-| CNN 28x28, infer, batch 1 | 97 | 27 | 3.7x |
-| softshrink MLP, train, batch 64 | 427 | 73 | 5.9x |
+| CNN 28x28, train, batch 512 | 2,299 | 275 | 8.4x |
+| CNN 28x28, infer, batch 512 | 105 | 79 | 1.3x |
+| CNN 28x28, infer, batch 1 | 97 | 24 | 4.0x |
+| softshrink MLP, train, batch 64 | 427 | 92 | 4.6x |
 
 GPT-2's first training step touches 1 GB for the first time, 0.65 of it for new parameters, since those of NumPy stay as
 they are. That took 0.4 to 2.5 s of two cores on this virtual machine, whose host has to find each page first.
 
-A call costs this much CPU time, in microseconds, with one thread (`python bench/jax_calls.py --rounds 9`, beside other
-work on the same machine). "nothing" is a plug-in that records nothing (`HEADRACE_JAX_NOP=1`): the share of JAX itself.
+A call costs this much CPU time, in microseconds, with one thread (`python bench/jax_calls.py --rounds 4`, 2026-11-30, the
+same machine, both cores taken from others). "nothing" is a plug-in that records nothing (`HEADRACE_JAX_NOP=1`): the
+share of JAX itself, most of it Python's interpreter and JAX's C++.
 
 | a call, waited for | JAX CPU | Headrace | nothing |
 |---|---:|---:|---:|
-| `jit(x + 1)` of 4 floats | 3.60 | 3.24 | 2.61 |
-| `x + y` of 4 floats, eager | 5.05 | 4.64 | 4.05 |
-| `jit` with 100 inputs and outputs | 158 | 131 | 103 |
-| `device_put` of 4 MiB | 142 | 112 | 111 |
-| `np.asarray(jit(x + 1))` of 4 floats | 4.01 | 4.05 | 3.47 |
+| `jit(x + 1)` of 4 floats | 3.73 | 3.29 | 2.73 |
+| `x + y` of 4 floats, eager | 5.16 | 4.81 | 4.10 |
+| `jit` with 100 inputs and outputs | 143 | 117 | 98 |
+| `device_put` of 4 MiB | 114 | 101 | 104 |
+| `np.asarray(jit(x + 1))` of 4 floats | 4.05 | 4.08 | 3.51 |
 
 Resident memory beyond that before the first step, in MB (`python bench/jax_calls.py --memory`):
 

@@ -122,23 +122,29 @@ def register(platform):
     """Lets arrays of a platform be exported and imported."""
     import jax
 
-    def export(original, x, **options):
-        if not _is_ours(x, platform):
-            return original(x, **options)
-        wanted = options.get("dl_device")
-        if wanted is not None and int(wanted[0]) != CPU:
-            raise BufferError(f"headrace_jax: an array of the host for a device of DLPack's type {int(wanted[0])}")
-        return _export(jax.numpy.array(x, copy=True) if options.get("copy") else x)
+    def wrap_export(original):
+        def export(x, **options):
+            if not _is_ours(x, platform):
+                return original(x, **options)
+            wanted = options.get("dl_device")
+            if wanted is not None and int(wanted[0]) != CPU:
+                raise BufferError(f"headrace_jax: an array of the host for a device of DLPack's type {int(wanted[0])}")
+            return _export(jax.numpy.array(x, copy=True) if options.get("copy") else x)
 
-    def describe(original, x):
-        if _is_ours(x, platform):
-            return (_private.dlpack_cpu(), 0)
-        kind, number = original(x)
-        return (_Place(kind) if kind == CPU and _platform_of(x) == "cpu" else kind, number)
+        return export
+
+    def wrap_description(original):
+        def describe(x):
+            if _is_ours(x, platform):
+                return (_private.dlpack_cpu(), 0)
+            kind, number = original(x)
+            return (_Place(kind) if kind == CPU and _platform_of(x) == "cpu" else kind, number)
+
+        return describe
 
     def choose(kind):  # an array of JAX on its CPU backend, or memory of others
         return getattr(kind, "platform", platform if jax.devices()[0].platform == platform else "cpu")
 
-    _private.wrap_array_method("__dlpack__", export)
-    _private.wrap_array_method("__dlpack_device__", describe)
+    _private.wrap_array_method("__dlpack__", wrap_export)
+    _private.wrap_array_method("__dlpack_device__", wrap_description)
     _private.import_dlpack(choose, functools.partial(_import, platform))

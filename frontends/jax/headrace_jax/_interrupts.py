@@ -16,15 +16,17 @@ def register(path):
     library = ctypes.CDLL(path)
     library.headrace_jax_interrupt.restype = None
 
-    def wait(original, *arguments):
-        try:
-            return original(*arguments)
-        except KeyboardInterrupt:
-            library.headrace_jax_interrupt()
-            raise
+    def wrap(original):
+        def wait(x):
+            try:
+                return original(x)
+            except KeyboardInterrupt:
+                library.headrace_jax_interrupt()
+                raise
 
-    _private.wrap_array_method("block_until_ready", wait)
+        return wait
+
+    _private.wrap_array_method("block_until_ready", wrap)
     if not getattr(jax.block_until_ready, "is_wrapped", False):
-        all_ready = jax.block_until_ready
-        jax.block_until_ready = functools.wraps(all_ready)(lambda x: wait(all_ready, x))
+        jax.block_until_ready = functools.wraps(jax.block_until_ready)(wrap(jax.block_until_ready))
         jax.block_until_ready.is_wrapped = True

@@ -317,17 +317,14 @@ def open_cpu():
         backends["cpu"] = _find("jax._src.xla_bridge", "_init_backend")("cpu")
 
 
-def wrap_array_method(name, function):
-    """Makes x.name(...) of arrays function(original, x, ...)."""
+def wrap_array_method(name, wrap):
+    """Makes the method of arrays wrap(original)."""
     kind = _find("jax._src.array", "ArrayImpl")
     original = getattr(kind, name)
     if getattr(original, "is_wrapped", False):
         return
-
-    @functools.wraps(original, assigned=("__name__", "__doc__"))  # methods of C++ have no more
-    def method(self, *arguments, **options):
-        return function(original, self, *arguments, **options)
-
+    method = wrap(original)
+    functools.update_wrapper(method, original, assigned=("__name__", "__doc__"))  # methods of C++ have no more
     method.is_wrapped = True
     setattr(kind, name, method)
 
