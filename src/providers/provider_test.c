@@ -850,6 +850,18 @@ HR_TEST(sgemm_gives_the_same_bits_with_cached_weights) {
   }
 }
 
+/* Nothing is timed beside packed panels: another library would pack the weight once more. */
+HR_TEST(sgemm_settles_products_with_packed_weights) {
+  cases_begin(&hr__sgemm_provider);
+  const product q = {0, {0}, 32, 256, 600};
+  op_case t =
+      product_case(&hr__sgemm_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+  op_case_node(&t);
+  op_case_prepare(&t);
+  HR_ASSERT_EQ(t.provider->is_settled(t.prepared), has_wide_vectors());
+  op_case_end(&t);
+}
+
 /* Products of large weights, which are packed, have no limit. */
 HR_TEST(sgemm_takes_large_products_with_weights) {
   cases_begin(&hr__sgemm_provider);

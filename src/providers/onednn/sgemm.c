@@ -343,7 +343,7 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
 
 /* Loops of our own are chosen by shapes that were measured. */
 static bool is_settled(const hr_prepared *p) {
-  return p->is_few || p->is_panels;
+  return p->is_few || p->is_panels || p->is_packed;
 }
 
 static bool needs_team(const hr_prepared *p) {
