@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, assert_same
+from support import DEVICE, IS_RECENT, assert_same
 
 UINT8 = [0, 1, 2, 100, 254, 255]
 # Numbers wrap, as a tensor of the number that is converted; or torch refuses them.
@@ -115,6 +115,8 @@ def test_bounds_of_hardtanh(dtype, bounds):
 def test_steps_of_arange(steps, dtype):
     if dtype == torch.uint8 and steps[-1] == -0.75:
         pytest.skip("a negative number has no value of this type")
+    if dtype == torch.int64 and 0 < abs(steps[-1]) < 1 and not IS_RECENT:
+        pytest.skip("older versions of torch divide by the step as an integer, which ends the process")
     assert_same_outcome(lambda d: torch.arange(*steps, dtype=dtype, device=d), lambda d: d, f"{steps} {dtype}")
 
 
@@ -129,6 +131,15 @@ def test_bounds_of_logit(dtype, eps):
 def test_complex_numbers_to_the_power_of_one_are_exact():
     x = torch.tensor([2j, complex(math.inf, 0), -1.5 + 1e-9j, complex(math.nan, 1)])
     assert_same(x.to(DEVICE).pow(1), x.pow(1), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_expm1_of_an_infinite_angle_is_undefined(dtype):
+    sizes, angles = (-math.inf, math.inf, math.nan, 1.0), (-math.inf, math.inf, math.nan)
+    x = torch.tensor([complex(size, angle) for size in sizes for angle in angles], dtype=dtype)
+    assert_same(torch.expm1(x.to(DEVICE)), torch.expm1(x))
+    ends = torch.tensor([complex(-math.inf, 2), complex(-math.inf, 0)], dtype=dtype)
+    assert_same(torch.expm1(ends.to(DEVICE)), torch.tensor([-1, -1], dtype=dtype))
 
 
 def test_a_conjugate_view_is_copied_into_real_numbers():

@@ -238,7 +238,7 @@ HR__C128_HOST(atanh)
 #endif
 /* exp(a) - 1 and log(1 + a) without cancellation near 0. */
 HR_VMATH_FN hr_c128 hr_c128_expm1(hr_c128 a) {
-  if (hr_f64_abs(a.re) == HR__F64_INFINITY) { /* one without an angle stays infinite or 0 */
+  if ((hr_f64_abs(a.re) == HR__F64_INFINITY) & (hr_f64_abs(a.im) < HR__F64_INFINITY)) { /* not inf * 0 */
     return hr_c128_sub(hr_c128_exp(a), hr_c128_make(1, 0));
   }
   double half = sin(0.5 * a.im), re = expm1(a.re) * cos(a.im) - HR__ROUNDED(2 * half * half);

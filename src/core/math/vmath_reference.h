@@ -381,7 +381,7 @@ REF_FN hr_c128 ref_c128_nan_to_num(hr_c128 a, hr_c128 b, hr_c128 c, hr_c128 d) {
   }
 REF_FN double complex ref_complex_expm1(double complex z) {
   double re = expm1(creal(z)) * cos(cimag(z)) - 2 * pow(sin(cimag(z) / 2), 2);
-  return isinf(creal(z)) ? cexp(z) - 1 : __builtin_complex(re, exp(creal(z)) * sin(cimag(z)));
+  return isinf(creal(z)) && isfinite(cimag(z)) ? cexp(z) - 1 : __builtin_complex(re, exp(creal(z)) * sin(cimag(z)));
 }
 #define REF_COMPLEX_MORE(cls, Z)                                                                               \
   REF_COMPLEX_1(cls, Z, sin, csin(z))                                                                          \
