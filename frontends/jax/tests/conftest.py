@@ -16,8 +16,8 @@ headrace_jax.initialize()
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "cpu: not for other devices. Memory is not the host's there, contexts don't survive forks, calls that run are "
-        "not interrupted, libraries multiply the padding of convolutions",
+        "cpu: not for other devices. Memory is of one kind and not the host's there, contexts don't survive forks, "
+        "calls that run are not interrupted, libraries multiply the padding of convolutions",
     )
 
 

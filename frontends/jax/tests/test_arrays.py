@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import os
 
 import headrace_jax
 import jax
@@ -10,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+ON_CPU = os.environ.get("HEADRACE_DEVICE", "cpu") == "cpu"
 NUMPY = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMPY += ["float16", "float32", "float64", "complex64", "complex128"]
 STORED = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz"]
@@ -25,7 +27,8 @@ def test_the_device_is_listed():
     (device,) = jax.devices()[:1]
     assert (device.platform, str(device)) == ("headrace", "headrace:0")
     assert device.memory_stats()["bytes_limit"] > 0
-    assert [memory.kind for memory in device.addressable_memories()] == ["device", "pinned_host", "unpinned_host"]
+    kinds = ["device", "pinned_host", "unpinned_host"][: 3 if ON_CPU else 1]
+    assert [memory.kind for memory in device.addressable_memories()] == kinds
     assert device.default_memory().kind == "device"
 
 
@@ -133,6 +136,7 @@ def test_deleted_arrays_are_refused():
         jax.block_until_ready(x)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("kind", ["device", "pinned_host", "unpinned_host"])
 def test_arrays_and_results_have_the_memory_that_is_asked_for(kind):
     device = jax.devices()[0]
@@ -153,6 +157,13 @@ def test_arrays_and_results_have_the_memory_that_is_asked_for(kind):
     np.testing.assert_array_equal(np.asarray(copied), x + 1)
     compiled = jax.jit(lambda x: x + 1, out_shardings=given).lower(array).compile()
     assert compiled.output_shardings.memory_kind == kind
+
+
+@pytest.mark.skipif(ON_CPU, reason="of other devices, which have one kind of memory")
+@pytest.mark.parametrize("kind", ["pinned_host", "unpinned_host"])
+def test_memory_that_a_device_lacks_is_an_error(kind):
+    with pytest.raises(ValueError, match=kind):
+        jax.device_put(np.ones(3), jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind=kind))
 
 
 def test_memory_is_counted():
