@@ -314,7 +314,7 @@ void hr__emit_scalars(hr__emitter *e, const char *scalars) {
 
 /* ---- one kernel ---- */
 
-static void define_functions(hr__emitter *e) {
+void hr__emit_functions(hr__emitter *e) {
   for (int k = 0; k < e->kernel->instr_count && e->status == HR_OK; ++k) {
     const hr_instr *instr = &e->kernel->instrs[k];
     hr_instr take = {.kind = HR_INSTR_COMPUTE, .op = instr->op, .cls = instr->cls};
@@ -381,8 +381,7 @@ hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel) {
         .cls = kernel->registers[r].cls, .alias = r, .stage = -1, .last_stage = -1, .offset = -1, .reload = -1};
   }
   find_scalars(e);
-  define_functions(e);
-  return e->status;
+  return HR_OK;
 }
 
 /* True if the combined elements are close together: only then are windows and short rows worth blocks. A block of each
@@ -413,7 +412,9 @@ static hr_status emit(hr__emitter *e, const hr_kernel *given, const char *name, 
   if (e->target != NULL && kernel != given && !e->is_nest && !has_near_runs(kernel)) {
     return hr__emit_unable(given, "windows of long steps");
   }
-  hr_status status = hr__emit_begin(e, kernel);
+  HR_RETURN_IF_ERROR(hr__emit_begin(e, kernel));
+  hr__emit_functions(e);
+  hr_status status = e->status;
   if (status == HR_OK && e->is_nest) {
     status = hr__emit_nest(e, name, out_emission);
   } else if (status == HR_OK && kernel->reduce_mask == 0) {

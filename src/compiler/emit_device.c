@@ -501,6 +501,12 @@ static hr_status emit(device *d, const hr_kernel *kernel, hr_device_emission *em
   return e->status != HR_OK ? e->status : hr_text_status(e->text);
 }
 
+hr_status hr_emit_device_functions(const hr_kernel *kernel, hr_text *out_text) {
+  hr__emitter e = {.kernel = kernel, .text = out_text, .is_device = true};
+  hr__emit_functions(&e);
+  return e.status != HR_OK ? e.status : hr_text_status(out_text);
+}
+
 hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes, hr_device_shapes shapes,
                                 hr_text *out_text, hr_device_emission *out_emission) {
   hr_text body = {0};

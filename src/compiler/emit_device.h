@@ -1,8 +1,8 @@
 /* emit_device.h: emits kernel forms as text for devices of many threads.
  *
  * A text has no includes. It begins with a prelude: types, vector maths and conversions, from the texts of src/core.
- * Each kernel and pass then has one function NAME_PASS, which a grid of blocks of threads runs. Its parameter is a
- * struct by value, made of words of 8 bytes:
+ * Functions of the kernel's operations follow. Each kernel and pass then has one function NAME_PASS, which a grid of
+ * blocks of threads runs. Its parameter is a struct by value, made of words of 8 bytes:
  *
  *   char *workspace; void *args[arg_count]; hr_scalar scalars[scalar_count]; int64_t words[word_count];
  *
@@ -46,8 +46,11 @@ typedef struct hr_device_emission {
 
 /* Writes the prelude of a text. */
 HR_MUST_USE hr_status hr_emit_device_prelude(hr_device_text target, hr_text *out_text);
-/* Appends the functions of one kernel. `block_bytes`: the shared memory of a block if it is more than the 48 KB of
- * every device; else 0. */
+/* Appends the functions that the passes of a kernel call, one for each operation and class. The text of the passes
+ * determines those that it needs: kernels with the same passes may have the functions of any of them. */
+HR_MUST_USE hr_status hr_emit_device_functions(const hr_kernel *kernel, hr_text *out_text);
+/* Appends the passes of one kernel, which need its functions before them. `block_bytes`: the shared memory of a block
+ * if it is more than the 48 KB of every device; else 0. */
 HR_MUST_USE hr_status hr_emit_device_kernel(const hr_kernel *kernel, const char *name, int block_bytes,
                                             hr_device_shapes shapes, hr_text *out_text,
                                             hr_device_emission *out_emission);

@@ -76,9 +76,10 @@ typedef struct hr__emitter {
 
 /* ---- emit_c.c ---- */
 
-/* Initializes the arrays and registers of a kernel, the classes in which scalars are read, and the functions of its
- * rows. */
+/* Initializes the arrays and registers of a kernel, and the classes in which scalars are read. */
 HR_MUST_USE hr_status hr__emit_begin(hr__emitter *e, const hr_kernel *kernel);
+/* The functions of the rows of ops.def that the kernel has. */
+void hr__emit_functions(hr__emitter *e);
 /* The beginning of a C prelude: types, qualifiers of functions, functions of libm. */
 void hr__emit_c_words(hr_text *text);
 /* The texts of src/core, in the middle of each prelude. */

@@ -24,10 +24,11 @@ typedef struct module {
   hr_device *device;
   char name[NAME_BYTES]; /* of its functions, without the number of the pass */
   int pass_count;
-  hr_text text;  /* the functions, without the prelude; if not shared, until it is loaded */
-  uint64_t hash; /* of the text, if it is shared */
-  hr_text image; /* until it is loaded */
-  void *loaded;  /* the driver's; NULL before */
+  hr_text text;     /* the functions, without the prelude; if not shared, until it is loaded */
+  size_t passes_at; /* where the passes begin in the text, behind functions that follow from them */
+  uint64_t hash;    /* of the passes, if it is shared */
+  hr_text image;    /* until it is loaded */
+  void *loaded;     /* the driver's; NULL before */
   void *functions[HR_HOST_KERNEL_PASS_MAX];
   bool is_shared;
   int users;           /* kernels; guarded by shared_mutex */
@@ -56,6 +57,7 @@ struct code_cache {
   hr_table shared_modules;          /* by hash */
   structure structures[STRUCTURES]; /* by hash; a later one replaces an earlier one */
   uint64_t epoch;                   /* kernels of one program are created in one epoch */
+  atomic_uint_least64_t prelude;    /* its hash; 0: not known yet */
 };
 
 static void init_cache(void *part) {
@@ -113,21 +115,37 @@ static void release_module(module *m) {
   }
 }
 
-static uint64_t hash_of_text(const hr_text *text) {
-  return hr_hash_bytes(HR_HASH_SEED, text->data, text->length);
+static void hash_passes(module *m) {
+  m->hash = hr_hash_bytes(HR_HASH_SEED, m->text.data + m->passes_at, m->text.length - m->passes_at);
 }
 
-/* The shared module with the text of this one, or NULL. The list is locked. */
+/* True if the passes of the module are these. */
+static bool has_passes(const module *m, const char *passes, size_t length) {
+  return m->text.length - m->passes_at == length && memcmp(m->text.data + m->passes_at, passes, length) == 0;
+}
+
+/* The shared module with the passes of this one, whose hash is set, or NULL. The list is locked. */
 static module *find_shared(const code_cache *cache, const module *m) {
   module *same = hr_table_get(&cache->shared_modules, m->hash);
-  while (same != NULL && (same->device != m->device || same->text.length != m->text.length ||
-                          memcmp(same->text.data, m->text.data, m->text.length) != 0)) {
+  while (same != NULL &&
+         (same->device != m->device || !has_passes(same, m->text.data + m->passes_at, m->text.length - m->passes_at))) {
     same = same->next;
   }
   return same;
 }
 
-/* Adds a module, whose hash is set, to the shared ones, or replaces it by one that has its text. */
+/* A reference to it. */
+static module *acquire_shared(const module *m) {
+  hr_mutex_lock(&m->owner->shared_mutex);
+  module *same = find_shared(m->owner, m);
+  if (same != NULL) {
+    ++same->users;
+  }
+  hr_mutex_unlock(&m->owner->shared_mutex);
+  return same;
+}
+
+/* Adds a module to the shared ones, or replaces it by one that has its passes. */
 static module *share(module *m) {
   code_cache *cache = m->owner;
   hr_mutex_lock(&cache->shared_mutex);
@@ -189,6 +207,7 @@ static void set_numbers(hr_device_kernel *kernel, const hr_device_emission *emis
   memcpy(kernel->words, emission->words, sizeof emission->words);
 }
 
+/* Writes the passes. */
 static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_device_shapes shapes) {
   hr_device_emission emission;
   module *m = code->module;
@@ -200,11 +219,39 @@ static hr_status write_text(device_code *code, const hr_kernel *kernel, hr_devic
   return HR_OK;
 }
 
+/* Puts functions before the passes. */
+static hr_status add_functions(module *m, const hr_text *functions) {
+  hr_text text = {0};
+  hr_text_append_bytes(&text, hr_text_chars(functions), functions->length);
+  hr_text_append_bytes(&text, hr_text_chars(&m->text), m->text.length);
+  hr_text_fini(&m->text);
+  m->text = text, m->passes_at = functions->length;
+  return hr_text_status(&text);
+}
+
+/* Shares the module of passes whose hash is set. Only new ones need the functions. */
+static hr_status share_passes(device_code *code, const hr_kernel *kernel) {
+  module *m = code->module, *same = acquire_shared(m);
+  hr_text functions = {0};
+  if (same != NULL) {
+    destroy_module(m);
+    code->module = same;
+    return HR_OK;
+  }
+  hr_status status = hr_emit_device_functions(kernel, &functions);
+  status = status != HR_OK ? status : add_functions(m, &functions);
+  hr_text_fini(&functions);
+  if (status == HR_OK) {
+    code->module = share(m);
+  }
+  return status;
+}
+
 /* True if the same text is needed in one program after the other: shapes change, and each text with literal shapes
  * would be compiled. Also if other kernels have its code already. */
 static bool is_for_many_shapes(module *m) {
   code_cache *cache = m->owner;
-  m->hash = hash_of_text(&m->text);
+  hash_passes(m);
   hr_mutex_lock(&cache->shared_mutex);
   structure *s = &cache->structures[m->hash % STRUCTURES];
   if (s->hash != m->hash) {
@@ -217,13 +264,30 @@ static bool is_for_many_shapes(module *m) {
   return is;
 }
 
+/* The hash of the prelude, which never changes. */
+static hr_status hash_prelude(code_cache *cache, uint64_t *out_hash) {
+  *out_hash = atomic_load(&cache->prelude);
+  if (*out_hash != 0) {
+    return HR_OK;
+  }
+  hr_text text = {0};
+  hr_status status = hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
+  if (status == HR_OK) {
+    *out_hash = hr_hash_bytes(HR_HASH_SEED, text.data, text.length);
+    atomic_store(&cache->prelude, *out_hash);
+  }
+  hr_text_fini(&text);
+  return status;
+}
+
 /* Opens the cache of a device's compiler: compiler and prelude determine the code of a text. */
 static bool open_cache(hr_device *device, hr_disk_cache *out_cache) {
   hr_text text = {0};
+  uint64_t hash;
   hr_status status = device->driver->compiler(device->impl, &text);
-  status = status != HR_OK ? status : hr_emit_device_prelude(HR_DEVICE_TEXT_CUDA, &text);
+  status = status != HR_OK ? status : hash_prelude(cache_of(device), &hash);
   if (status == HR_OK) {
-    status = hr__disk_cache_open(hr_hash_bytes(HR_HASH_SEED, text.data, text.length), out_cache);
+    status = hr__disk_cache_open(hr_hash_bytes(hash, text.data, text.length), out_cache);
   }
   if (status != HR_OK) {
     hr_log(HR_LOG_DEVICE, "%s", hr_status_message(status));
@@ -249,7 +313,7 @@ static void find_image(module *m, const hr_text *words, bool *out_is_words) {
 static hr_status write_literal_text(device_code *code, const hr_kernel *kernel, uint64_t hash, hr_text *words) {
   module *m = code->module;
   *words = m->text;
-  m->text = (hr_text){0};
+  m->text = (hr_text){0}, m->passes_at = 0;
   snprintf(m->name, sizeof m->name, "hr_%016llx", (unsigned long long)hash);
   return write_text(code, kernel, HR_DEVICE_SHAPES_LITERAL);
 }
@@ -258,13 +322,15 @@ static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, 
   module *m = code->module;
   HR_RETURN_IF_ERROR(write_text(code, kernel, HR_DEVICE_SHAPES_WORDS));
   if (is_for_many_shapes(m)) {
-    code->module = share(m);
-    return HR_OK;
+    return share_passes(code, kernel);
   }
   hr_device_kernel of_words = code->kernel;
-  hr_text words;
+  hr_text words = {0}, functions = {0};
   bool is_words = false;
-  hr_status status = write_literal_text(code, kernel, hash, &words);
+  hr_status status = hr_emit_device_functions(kernel, &functions);
+  status = status != HR_OK ? status : add_functions(m, &functions);
+  status = status != HR_OK ? status : write_literal_text(code, kernel, hash, &words);
+  status = status != HR_OK ? status : add_functions(m, &functions);
   if (status == HR_OK) {
     find_image(m, &words, &is_words);
   }
@@ -277,6 +343,7 @@ static hr_status write_fitting_text(device_code *code, const hr_kernel *kernel, 
   } else {
     hr_text_fini(&words);
   }
+  hr_text_fini(&functions);
   return status;
 }
 
@@ -313,8 +380,8 @@ hr_status hr__device_kernel_create_general(const hr_kernel *kernel, hr_device *d
   HR_RETURN_IF_ERROR(create_of(kernel, device, &code));
   hr_status status = write_text(code, kernel, HR_DEVICE_SHAPES_WORDS);
   if (status == HR_OK) {
-    code->module->hash = hash_of_text(&code->module->text);
-    code->module = share(code->module);
+    hash_passes(code->module);
+    status = share_passes(code, kernel);
   }
   return finish(code, kernel, status, out_kernel);
 }
@@ -329,7 +396,7 @@ bool hr__device_kernel_renumber(hr_host_kernel *kernel, const hr_kernel *form) {
   }
   hr_status status =
       hr_emit_device_kernel(form, m->name, m->device->properties.block_bytes, HR_DEVICE_SHAPES_WORDS, &text, &emission);
-  bool is_same = status == HR_OK && text.length == m->text.length && memcmp(text.data, m->text.data, text.length) == 0;
+  bool is_same = status == HR_OK && has_passes(m, text.data, text.length);
   if (is_same) {
     set_numbers(&code->kernel, &emission);
     code->kernel.base.bytes = form->bytes;
@@ -357,7 +424,7 @@ hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_de
   set_grids(made, source->blocks, source->threads);
   memcpy(made->shared, source->shared, sizeof made->shared);
   memcpy(made->words, source->words, sizeof made->words);
-  m->hash = hash_of_text(&m->text);
+  hash_passes(m);
   code->module = share(m);
   *out_kernel = &made->base;
   return HR_OK;

@@ -10,6 +10,7 @@
 #include "only_kernel.h"
 
 static atomic_int compiled, loaded, unloaded; /* texts are compiled by several threads */
+static atomic_int with_functions;             /* compiled texts that define the function that a sum calls */
 
 static hr_status no_compiler(void *impl, hr_text *out_name) {
   (void)impl, (void)out_name;
@@ -18,6 +19,7 @@ static hr_status no_compiler(void *impl, hr_text *out_name) {
 static hr_status compile(void *impl, const char *text, size_t length, hr_text *out_image) {
   (void)impl;
   ++compiled;
+  with_functions += strstr(text, "float hr_op_add_f32(") != NULL;
   (void)hr_text_append_bytes(out_image, text + length - 1, 1);
   return hr_text_status(out_image);
 }
@@ -123,11 +125,12 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
   hr_device device = {.context = &hr__context_first, .driver = &driver};
   hr_host_kernel *kernels[SHAPES],
       *other = make_sum(&device, FIRST - 1, 99); /* one program has two of them: not a third shape */
-  compiled = loaded = unloaded = 0;
+  compiled = loaded = unloaded = with_functions = 0;
   for (int i = 0; i < SHAPES; ++i) {
     kernels[i] = make_sum(&device, FIRST + i, (uint64_t)i);
     HR_ASSERT_OK(hr__device_kernels_load(&device, 1, (const hr_host_kernel *const[]){kernels[i]}));
     HR_ASSERT_EQ(compiled, i < 3 ? i + 1 : 3);
+    HR_ASSERT_EQ(with_functions, compiled);
     const hr_device_kernel *kernel = (const hr_device_kernel *)kernels[i];
     HR_ASSERT_EQ(kernel->word_count, i < 2 ? 0 : 2); /* the number of fours, and the length of a row */
     HR_ASSERT(i < 2 || kernel->words[0] == (FIRST + i) * 160 || kernel->words[1] == (FIRST + i) * 160);

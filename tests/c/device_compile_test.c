@@ -49,6 +49,7 @@ static int append_program(uint64_t seed, int first, hr_text *text) {
     if (schedule.steps[s].kind == HR_STEP_KERNEL) {
       char name[32];
       snprintf(name, sizeof name, "k%d", first + count++);
+      HR_ASSERT_OK(hr_emit_device_functions(schedule.steps[s].kernel, text));
       HR_ASSERT_OK(hr_emit_device_kernel(schedule.steps[s].kernel, name, 0,
                                          count % 2 == 0 ? HR_DEVICE_SHAPES_LITERAL : HR_DEVICE_SHAPES_WORDS, text,
                                          &emission));

@@ -15,6 +15,7 @@ static hr_status write_prelude(hr_text *text) {
 static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   const hr_device_emission *emission = &e->device_emission;
   size_t before = b->text.length;
+  HR_ASSERT_OK(hr_emit_device_functions(kernel, &b->text));
   HR_ASSERT_OK(hr_emit_device_kernel(kernel, e->name, b->block_bytes, (hr_device_shapes)(b->entries.count % 3),
                                      &b->text, &e->device_emission));
   const char *text = hr_text_chars(&b->text) + before;
