@@ -301,6 +301,11 @@ static hr_status flush(const hr_tuning *tuning, const hr_tuning_call *call) {
   return driver->flush != NULL ? driver->flush(call->impl) : HR_OK;
 }
 
+static int64_t now_ns(const hr_tuning *tuning, const hr_tuning_call *call) {
+  const hr_driver *driver = tuning->device->driver;
+  return driver->timestamp != NULL ? driver->timestamp(call->impl) : hr_clock_ns();
+}
+
 /* Also makes what belongs to no run's time. */
 static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
   if (c->ready.prepared != NULL) {
@@ -321,14 +326,14 @@ static hr_status prepare_algorithm(const hr_tuning *tuning, candidate *c) {
 static hr_status time_runs(const hr_tuning *tuning, const hr_ready *ready, const hr_tuning_call *call, void *workspace,
                            int runs, int64_t *out_ns) {
   hr_status status = flush(tuning, call);
-  int64_t begin = hr_clock_ns();
+  int64_t begin = now_ns(tuning, call);
   for (int i = 0; i < runs && status == HR_OK; ++i) {
     status = hr__ready_run(tuning->device->driver, call->impl, ready, call->args, call->stamps, workspace, call->queue);
   }
   if (status == HR_OK) {
     status = flush(tuning, call);
   }
-  *out_ns = (hr_clock_ns() - begin) / runs;
+  *out_ns = (now_ns(tuning, call) - begin) / runs;
   return status;
 }
 
@@ -349,7 +354,7 @@ static hr_status time_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning
 
 /* False: the algorithm can't run. */
 static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call *call) {
-  int64_t begin = hr_clock_ns(), ns = 0;
+  int64_t begin = now_ns(tuning, call), ns = 0;
   hr_status status = time_algorithm(tuning, c, call, &ns);
   bool is_algorithm = status == HR_OK;
   if (is_algorithm) {
@@ -358,7 +363,7 @@ static bool try_algorithm(hr_tuning *tuning, candidate *c, const hr_tuning_call 
     drop(tuning, c, call->stamps);
   }
   hr_status_ignore(status);
-  atomic_fetch_add(&budget_of(tuning->device->context)->spent_ns, hr_clock_ns() - begin);
+  atomic_fetch_add(&budget_of(tuning->device->context)->spent_ns, now_ns(tuning, call) - begin);
   return is_algorithm;
 }
 
@@ -381,7 +386,8 @@ static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
     tuning->is_over = true;
     return false;
   }
-  if (tuning->candidates[0].sample_count < SAMPLES || hr_clock_ns() < tuning->next_ns || !may_spend(tuning->device)) {
+  if (tuning->candidates[0].sample_count < SAMPLES || now_ns(tuning, call) < tuning->next_ns ||
+      !may_spend(tuning->device)) {
     return true;
   }
   candidate *next = next_candidate(tuning);
@@ -391,7 +397,7 @@ static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
   if (next == NULL) {
     finish(tuning, call->stamps);
   }
-  tuning->next_ns = hr_clock_ns() + PAUSE_NS;
+  tuning->next_ns = now_ns(tuning, call) + PAUSE_NS;
   return false;
 }
 
@@ -406,7 +412,8 @@ static hr_status warm_up(const hr_tuning *tuning, const hr_ready *own, const hr_
   budget *time = budget_of(tuning->device->context);
   hr_status status = HR_OK;
   int64_t ns = 0;
-  for (int64_t begin = hr_clock_ns(); !time->is_warm && status == HR_OK && hr_clock_ns() < begin + WARM_NS;) {
+  for (int64_t begin = now_ns(tuning, call);
+       !time->is_warm && status == HR_OK && now_ns(tuning, call) < begin + WARM_NS;) {
     status = time_runs(tuning, own, call, call->workspace, 1, &ns);
   }
   time->is_warm = true;
@@ -451,7 +458,7 @@ static void run_round(hr_tuning *tuning, const hr_ready *own, const hr_tuning_ca
 }
 
 static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_tuning_call *call) {
-  int64_t begin = hr_clock_ns();
+  int64_t begin = now_ns(tuning, call);
   hr_status status = warm_up(tuning, own, call);
   for (int i = 0; i < tuning->candidate_count && status == HR_OK; ++i) {
     if (!is_ready(tuning, &tuning->candidates[i], own, call)) {
@@ -471,7 +478,7 @@ static void settle_algorithms(hr_tuning *tuning, const hr_ready *own, const hr_t
   for (int i = 1; i < tuning->candidate_count; ++i) {
     drop(tuning, &tuning->candidates[i], NULL);
   }
-  budget_of(tuning->device->context)->settle_ns += hr_clock_ns() - begin;
+  budget_of(tuning->device->context)->settle_ns += now_ns(tuning, call) - begin;
 }
 
 /* Prepares the algorithm that another step or process found; false: it can't run. */
@@ -526,12 +533,12 @@ hr_status hr__tuning_run(hr_tuning *tuning, const hr_ready *own, const hr_tuning
   if (is_timed) {
     HR_RETURN_IF_ERROR(flush(tuning, call));
   }
-  int64_t begin = is_timed ? hr_clock_ns() : 0;
+  int64_t begin = is_timed ? now_ns(tuning, call) : 0;
   HR_RETURN_IF_ERROR(
       hr__ready_run(tuning->device->driver, call->impl, own, call->args, call->stamps, call->workspace, call->queue));
   if (is_timed) {
     HR_RETURN_IF_ERROR(flush(tuning, call));
-    take(tuning, &tuning->candidates[0], hr_clock_ns() - begin, call->stamps);
+    take(tuning, &tuning->candidates[0], now_ns(tuning, call) - begin, call->stamps);
   }
   return HR_OK;
 }

@@ -11,8 +11,9 @@
  * On devices, programs are replayed as a whole instead. A step's algorithms are then timed in turn before its first
  * run, and the fastest runs from then on. This takes up to a second of a process; the rest is left to later processes.
  *
- * Autotuning beside the steps takes a twentieth of the time of programs that still tune, and at most a second of a
- * process. Both include the preparation of candidates. Threads: those of the runs of one executable, one at a time.
+ * Times are those of the device's clock, if it has one (hr_driver). Autotuning beside the steps takes a twentieth of
+ * the time of programs that still tune, and at most a second of a process. Both include the preparation of candidates.
+ * Threads: those of the runs of one executable, one at a time.
  */
 #ifndef HEADRACE_ENGINE_AUTOTUNE_H_
 #define HEADRACE_ENGINE_AUTOTUNE_H_
