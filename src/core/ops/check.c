@@ -359,25 +359,12 @@ hr_status hr__op_check_inferred(hr_op op, const hr_attrs *attrs, int input_count
 
 hr_status hr_op_check(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
                       const hr_view *outputs) {
-  static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
   if (row->family == HR_FAMILY_POINTWISE && is_pointwise(row, input_count, inputs, output_count, outputs)) {
     return HR_OK;
   }
-  attrs = attrs != NULL ? attrs : &none;
-  hr__checked c = {.op = op,
-                   .row = row,
-                   .name = row->name,
-                   .input_count = input_count,
-                   .output_count = output_count,
-                   .int_count = attrs->int_count,
-                   .scalar_count = attrs->scalar_count,
-                   .inputs = inputs,
-                   .outputs = outputs,
-                   .ints = attrs->ints,
-                   .scalars = attrs->scalars};
-  if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
-    return hr__refuse_counts(&c);
-  }
+  hr__checked c;
+  HR_RETURN_IF_ERROR(hr__checked_init(op, attrs, input_count, inputs, output_count, &c));
+  c.outputs = outputs;
   return check_family(&c);
 }

@@ -440,28 +440,15 @@ __attribute__((noinline)) static hr_status infer_any(hr__checked *c) {
 
 hr_status hr__infer_views(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
                           hr_tensor_type *outputs) {
-  static const hr_attrs none;
   const hr_op_row *row = hr_op_table(op);
   bool is_plain = row->family == HR_FAMILY_POINTWISE && attrs == NULL && output_count > 0 &&
                   (int64_t)output_count * row->arity == input_count;
   if (is_plain && infer_all_like_first(row, output_count, inputs, outputs)) {
     return HR_OK;
   }
-  attrs = attrs != NULL ? attrs : &none;
-  hr__checked c = {.op = op,
-                   .row = row,
-                   .name = row->name,
-                   .input_count = input_count,
-                   .output_count = output_count,
-                   .int_count = attrs->int_count,
-                   .scalar_count = attrs->scalar_count,
-                   .inputs = inputs,
-                   .ints = attrs->ints,
-                   .scalars = attrs->scalars,
-                   .types = outputs};
-  if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || c.int_count < 0 || c.scalar_count < 0) {
-    return hr__refuse_counts(&c);
-  }
+  hr__checked c;
+  HR_RETURN_IF_ERROR(hr__checked_init(op, attrs, input_count, inputs, output_count, &c));
+  c.types = outputs;
   return infer_any(&c);
 }
 

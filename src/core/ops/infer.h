@@ -54,8 +54,10 @@ static inline int64_t hr__view_count(const hr_view *view) {
 enum { HR__DIMS_TEXT = 16 * 21 + 3 };
 const char *hr__view_dims(const hr_view *view, char *text);
 
-/* The error for an unknown operation or a negative count. */
-hr_status hr__refuse_counts(const hr__checked *c);
+/* Collects a call whose `attrs` may be NULL; the caller adds the outputs or their types. An unknown operation or a
+ * negative count is an error. */
+HR_MUST_USE hr_status hr__checked_init(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs,
+                                       int output_count, hr__checked *out_checked);
 
 /* NULL: absent. */
 static inline const hr_view *hr__checked_input(const hr__checked *c, int i) {

@@ -220,9 +220,28 @@ hr_status hr__broadcast_inputs(const hr__checked *c, int first, int step, int *o
 
 /* ---- counts ---- */
 
-hr_status hr__refuse_counts(const hr__checked *c) {
-  return hr_status_make(HR_STATUS_INVALID_ARGUMENT, "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars",
-                        (int)c->op, c->name, c->input_count, c->output_count, c->int_count, c->scalar_count);
+hr_status hr__checked_init(hr_op op, const hr_attrs *attrs, int input_count, const hr_view *inputs, int output_count,
+                           hr__checked *out_checked) {
+  static const hr_attrs none;
+  const hr_op_row *row = hr_op_table(op);
+  attrs = attrs != NULL ? attrs : &none;
+  *out_checked = (hr__checked){.op = op,
+                               .row = row,
+                               .name = row->name,
+                               .input_count = input_count,
+                               .output_count = output_count,
+                               .int_count = attrs->int_count,
+                               .scalar_count = attrs->scalar_count,
+                               .inputs = inputs,
+                               .ints = attrs->ints,
+                               .scalars = attrs->scalars};
+  if (row->family == HR_FAMILY_NONE || input_count < 0 || output_count < 0 || attrs->int_count < 0 ||
+      attrs->scalar_count < 0) {
+    return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
+                          "operation %d (%s) with %d inputs, %d outputs, %d ints, %d scalars", (int)op, row->name,
+                          input_count, output_count, attrs->int_count, attrs->scalar_count);
+  }
+  return HR_OK;
 }
 
 /* True if there are not too many operands, and all required ones. HR_OPERANDS_ANY is the largest unsigned number. */
