@@ -1,5 +1,5 @@
-/* memory.h: a device's memory in detail: quantities with their peaks and sums, and a walk over its blocks. The few
- * numbers that most programs need are in hr_device_memory_stats (stream.h).
+/* memory.h: a device's memory in detail: quantities with their peaks and sums, and a walk over its blocks; a trim of
+ * the process's own. The few numbers that most programs need are in hr_device_memory_stats (stream.h).
  *
  * A device reserves *segments* from its driver. Small blocks are cut from segments of one block size; a larger block is
  * a segment of its own. A block is in use if a buffer or the temporaries of programs have it.
@@ -77,6 +77,10 @@ typedef struct hr_memory_event {
  * nothing of the library. */
 HR_API void hr_device_memory_observe(hr_device *device, void (*observe)(void *arg, const hr_memory_event *event),
                                      void *arg);
+
+/* Gives the process's free memory on the host back to the system: that of the library's heap, and the C library's if it
+ * has such a call. Waits for no device. hr_device_memory_trim and hr_stream_trim do this, too. */
+HR_API void hr_host_memory_trim(void);
 
 #ifdef __cplusplus
 }

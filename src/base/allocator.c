@@ -16,6 +16,7 @@
 
 #include "base/fork.h"
 #include "base/heap.h"
+#include "headrace/memory.h"
 
 /* One for the process, because contexts are allocated here too. */
 static struct {
@@ -149,7 +150,7 @@ void hr_huge_pages_advise(void *block, size_t bytes) {
 #endif
 }
 
-void hr_heap_trim(void) {
+void hr_host_memory_trim(void) {
   hr__heap_trim(own_heap());
 #ifdef __GLIBC__
   (void)malloc_trim(0);

@@ -39,9 +39,7 @@ void hr_aligned_free(void *block);
  * the block is written, or read if it is a file's mapping. */
 void hr_huge_pages_advise(void *block, size_t bytes);
 
-/* Gives free pages of the core's heap (heap.h) back to the system, and the C library's where it has such a call. */
-void hr_heap_trim(void);
-/* Bytes of the chunks of the core's heap. */
+/* Bytes of the chunks of the core's heap (heap.h), whose free ones hr_host_memory_trim gives back. */
 size_t hr_heap_bytes(void);
 
 /* Installs a heap; NULL installs the core's own (heap.h). Only while `hr__allocator_live()` is 0. */

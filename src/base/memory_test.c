@@ -6,6 +6,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "base/vector.h"
+#include "headrace/memory.h"
 #include "hr_test.h"
 
 #include <stdio.h>
@@ -52,6 +53,24 @@ HR_TEST(allocator_counts_and_fails_on_request) {
   volatile size_t huge = SIZE_MAX;
   HR_ASSERT_NULL(hr_calloc(huge, 2));
   HR_ASSERT_NULL(hr_aligned_malloc(huge, 64));
+}
+
+HR_TEST(a_trim_gives_free_memory_back) {
+  enum { BLOCKS = 100, BYTES = 4096 };
+  void *blocks[BLOCKS];
+  hr_host_memory_trim();
+  size_t before = hr_heap_bytes();
+  for (int i = 0; i < BLOCKS; ++i) {
+    blocks[i] = hr_malloc(BYTES);
+    HR_ASSERT_NOT_NULL(blocks[i]);
+  }
+  size_t full = hr_heap_bytes();
+  for (int i = 0; i < BLOCKS; ++i) {
+    hr_free(blocks[i]);
+  }
+  HR_ASSERT(full == before || hr_heap_bytes() > before); /* the first: blocks are the C library's */
+  hr_host_memory_trim();
+  HR_ASSERT_EQ(hr_heap_bytes(), before);
 }
 
 static int foreign_blocks;

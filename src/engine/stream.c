@@ -194,7 +194,7 @@ void hr_stream_trim(hr_stream *stream) {
   hr__cache_trim(&stream->cache);
   hr_mutex_unlock(&stream->mutex);
   hr__providers_forget();
-  hr_heap_trim();
+  hr_host_memory_trim();
   (void)hr__context_enter(before);
 }
 

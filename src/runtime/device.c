@@ -75,7 +75,7 @@ void hr_device_memory_trim(hr_device *device) {
   }
   hr_caching_allocator_trim(&device->allocator);
   if (device->properties.is_host) { /* small blocks are the heap's */
-    hr_heap_trim();
+    hr_host_memory_trim();
   }
 }
 

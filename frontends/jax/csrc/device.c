@@ -1,10 +1,6 @@
 /* device.c: devices as clients see them; a device is its own description. */
 #include <string.h>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include "headrace/memory.h"
 #include "plugin.h"
 
@@ -166,8 +162,6 @@ void hrj_device_trim(pjrt_device *device) {
   if (atomic_load_explicit(&device->given_bytes, memory_order_relaxed) >= TRIM_BYTES &&
       atomic_fetch_add(&device->calls_since, 1) == TRIM_CALLS) {
     atomic_store(&device->given_bytes, 0);
-#ifdef __GLIBC__
-    (void)malloc_trim(0);
-#endif
+    hr_host_memory_trim();
   }
 }
