@@ -5,9 +5,11 @@
  *   for (k < n) { r0 = p0[k]; r1 = p1[k]; r2 = r0 + r1; r3 = tanh(r2); t3[k] = r3; }
  *   for (k < n) { r1 = p1[k]; r3 = t3[k]; r4 = r3 - r1; p2[k] = r4; }
  *
- * A stage has a dozen cheap operations, or one transcendental with some: more would run out of vector registers. Values
- * for later stages stay in a block of scratch, which fits L1. Contiguous loads are repeated instead, as long as nothing
- * was stored. Two arguments may be the same memory (in-place use), so instructions keep their order for each element.
+ * A stage has a dozen cheap operations, or one transcendental with some: more would run out of vector registers.
+ * Divisions and roots are single instructions, and do not count. In one loop with loads and stores they run while
+ * memory is waited for; in a stage of their own memory would rest. Values for later stages stay in a block of scratch,
+ * which fits L1. Contiguous loads are repeated instead, as long as nothing was stored. Two arguments may be the same
+ * memory (in-place use), so instructions keep their order for each element.
  */
 #include <string.h>
 
@@ -191,6 +193,13 @@ static bool is_made_in_loop(const stager *s, int reg, int stage) {
   return false;
 }
 
+/* What an instruction adds to its stage, in cheap operations. */
+static int stage_weight(const hr_kernel *kernel, const hr_instr *instr) {
+  int weight = hr__emit_weight(kernel, instr);
+  bool is_division = instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->cost == HR_COST_DIVISION;
+  return is_division && weight < ALONE ? 0 : weight;
+}
+
 static void cut(stager *s) {
   const hr_kernel *kernel = s->e->kernel;
   int weight = 0, stage = 0;
@@ -203,7 +212,7 @@ static void cut(stager *s) {
       continue;
     }
     bool is_load = instr->kind == HR_INSTR_LOAD, copied = hr__emit_is_copied(s->e, instr);
-    int mine = copied ? 0 : hr__emit_weight(kernel, instr);
+    int mine = copied ? 0 : stage_weight(kernel, instr);
     /* An operation with a short form begins a stage: the loop that tests its operands reads them from other stages. */
     bool is_full = weight > 0 && mine > 0 && (weight + mine > STAGE_WEIGHT || hr__emit_has_near(instr));
     if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds an earlier stage's value before its own stage's loop */

@@ -12,6 +12,14 @@
 
 /* ---- texts of the host ---- */
 
+static long count_stages(const char *text) {
+  long count = 0;
+  for (; (text = strstr(text, "for (int64_t k = 0;")) != NULL; ++text) {
+    ++count;
+  }
+  return count;
+}
+
 static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   size_t before = b->text.length;
   hr_status status = hr_emit_kernel(kernel, NULL, e->name, &b->text, &e->emission);
@@ -24,6 +32,7 @@ static bool emit(batch *b, const hr_kernel *kernel, entry *e) {
   }
   HR_ASSERT_OK(status);
   b->strips += strstr(hr_text_chars(&b->text) + before, "HR_STRIP") != NULL;
+  b->stages += count_stages(hr_text_chars(&b->text) + before);
   return true;
 }
 
@@ -369,6 +378,60 @@ HR_TEST(strips_of_halves_have_the_bits_of_interpreted_ones) {
   batch_check(&b, 0, COUNT, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   HR_ASSERT_EQ(b.strips, 3); /* a row of the others is no number of vectors */
+  free(programs);
+  batch_fini(&b);
+}
+
+/* ---- divisions ---- */
+
+/* A step of Adam with corrections that divide: averages and parameters in place, 3 divisions and a root. */
+static void make_adam(int n, hr_dtype dtype, generated *g) {
+  enum { LIVE = 4, BUFFERS = 15 };
+  static const char *const rows[] = {"%4T = mul(%1T, $0)",     "%5T = mul(%0T, $1)",  "%1T = add(%4T, %5T)",
+                                     "%6T = mul(%2T, $2)",     "%7T = mul(%0T, $3)",  "%8T = mul(%7T, %0T)",
+                                     "%2T = add(%6T, %8T)",    "%9T = div(%1T, $4)",  "%10T = mul(%9T, $5)",
+                                     "%11T = div(%2T, $6)",    "%12T = sqrt(%11T)",   "%13T = add(%12T, $7)",
+                                     "%14T = div(%10T, %13T)", "%3T = sub(%3T, %14T)"};
+  static const double scalars[] = {0.9, 0.1, 0.999, 0.001, 0.19, 1e-3, 0.002, 1e-8};
+  hr_text text = {0};
+  hr_dtype dtypes[BUFFERS];
+  for (int b = 0; b < BUFFERS; ++b) {
+    hr_text_printf(&text, "buffer %%%d %d %s\n", b, n * (int)hr_dtype_size(dtype), b < LIVE ? "live" : "dead fresh");
+    dtypes[b] = dtype;
+  }
+  for (size_t i = 0; i < sizeof scalars / sizeof *scalars; ++i) {
+    hr_text_printf(&text, "scalar $%d f64 = %g\n", (int)i, scalars[i]);
+  }
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    hr_text_append(&text, "loop ");
+    for (const char *at = rows[i]; *at != '\0'; ++at) {
+      if (*at == 'T') {
+        hr_text_printf(&text, ":%s[%d]{1}+0", dtype == HR_DTYPE_F32 ? "f32" : "f64", n);
+      } else {
+        hr_text_printf(&text, "%c", *at);
+      }
+    }
+    hr_text_append(&text, "\n");
+  }
+  HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
+  hr_text_fini(&text);
+  fill(g, dtypes);
+}
+
+HR_TEST(divisions_are_in_the_loop_that_reads_memory) {
+  static const int lengths[] = {5000, 1024, 7};
+  enum { LENGTHS = sizeof lengths / sizeof *lengths, COUNT = 2 * LENGTHS };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  generated *programs = calloc(COUNT, sizeof *programs);
+  for (int i = 0; i < COUNT; ++i) {
+    make_adam(lengths[i % LENGTHS], i < LENGTHS ? HR_DTYPE_F32 : HR_DTYPE_F64, &programs[i]);
+  }
+  batch_check(&b, 0, COUNT, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
+  HR_ASSERT_EQ(b.stages, COUNT);
   free(programs);
   batch_fini(&b);
 }

@@ -53,6 +53,7 @@ struct batch {
    * into a cache, tiles, threads with several groups of four */
   long quads, turns, prefetches, tiles, fours, words;
   long strips;     /* of hosts: that have tiles of a vector */
+  long stages;     /* of hosts: loops over the elements of blocks */
   int block_bytes; /* of a device's block */
 };
 
