@@ -151,7 +151,7 @@ HR_TEST(in_place_moves_in_and_out) {
 HR_TEST(a_gather_counts_its_elements_and_indices) {
   expect("buffer %0 40000 live\nbuffer %1 800 live\nbuffer %2 400 live fresh\n"
          "%2:f32[4,25]{25,1}+0 = gather(%0:f32[400,25]{25,1}+0, %1:i64[4,25]{25,1}+0) ints(0)\n",
-         400 + 800, 400 + 8, 500, "lt_ge_logical_or_where_amax_copy, [4]x[25]");
+         400 + 800, 400 + 8, 600, "lt_ge_logical_or_maximum_where_amax_copy, [4]x[25]");
 }
 
 HR_TEST(a_product_is_counted_by_its_shapes) {

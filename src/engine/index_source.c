@@ -2,7 +2,7 @@
  *
  *   i64 = copy(index)                    unless they are i64
  *   bad = (i64 < lower | i64 >= upper) [& i64 != except]
- *   worst = amax(where(bad, i64, INT64_MIN))
+ *   worst = amax(where(bad, max(i64, INT64_MIN + 1), INT64_MIN))     without max if they are not i64
  */
 #include "engine/index_source.h"
 
@@ -40,16 +40,23 @@ static const hr_node *maker_of(const hr_program *program, const hr_node *reader,
   return NULL;
 }
 
+static bool is_number(const hr_program *program, const hr_operand *operand, int64_t number) {
+  const hr_program_scalar *scalar = operand->kind == HR_OPERAND_SCALAR ? &program->scalars[operand->index] : NULL;
+  return scalar != NULL && scalar->is_constant && scalar->value.dtype == HR_DTYPE_I64 &&
+         scalar->value.value.i == number;
+}
+
 /* The operand whose numbers a node passes on, all of them and no others; NULL: it computes new ones. A maximum may pass
  * on every number of its operand. */
 static const hr_operand *passed_on(const hr_program *program, const hr_node *node) {
   bool is_loop = node->is_loop && node->output_count == 1 && is_plain(&node->outputs[0]) && node->ordered_mask == 0;
   bool is_maximum = is_loop && node->op == HR_OP_AMAX && node->input_count == 1;
   bool is_copy = is_loop && node->op == HR_OP_COPY && node->input_count == 1 && node->outputs[0].dtype == HR_DTYPE_I64;
-  if (is_loop && node->op == HR_OP_WHERE && node->inputs[2].kind == HR_OPERAND_SCALAR) {
-    const hr_program_scalar *none = &program->scalars[node->inputs[2].index];
-    bool is_none = none->is_constant && none->value.dtype == HR_DTYPE_I64 && none->value.value.i == INT64_MIN;
-    return is_none ? &node->inputs[1] : NULL;
+  if (is_loop && node->op == HR_OP_WHERE) {
+    return is_number(program, &node->inputs[2], INT64_MIN) ? &node->inputs[1] : NULL;
+  }
+  if (is_loop && node->op == HR_OP_MAXIMUM) { /* the check's own, which all indices but one pass */
+    return is_number(program, &node->inputs[1], INT64_MIN + 1) ? &node->inputs[0] : NULL;
   }
   return is_maximum || (is_copy && is_whole(program, &node->outputs[0])) ? &node->inputs[0] : NULL;
 }

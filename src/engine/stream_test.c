@@ -607,6 +607,18 @@ static hr_buffer *make_index(const fixture *f, int64_t last) {
   return buffer;
 }
 
+/* It stands for none in the check, and NaN becomes it as an integer. */
+HR_TEST(the_least_integer_is_an_index_out_of_range) {
+  fixture f = open_fixture("cpu");
+  hr_buffer *x = make_ramp(&f, 0, 1), *least = make_index(&f, INT64_MIN), *y = make(&f);
+  HR_ASSERT_OK(select_rows(&f, x, least, y));
+  HR_ASSERT_STATUS(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE);
+  hr_buffer_release(x);
+  hr_buffer_release(least);
+  hr_buffer_release(y);
+  close_fixture(&f);
+}
+
 HR_TEST(an_index_out_of_range_invalidates_its_results) {
   fixture f = open_fixture("cpu");
   hr_buffer *x = make_ramp(&f, 0, 1), *old = make_ramp(&f, 3, 0), *good = make_index(&f, 5), *bad = make_index(&f, 6);

@@ -515,6 +515,7 @@ void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool a
       index = hr_view_slice(b, index, d, 0, 1, 1);
     }
   }
+  bool may_be_least = index.dtype == HR_DTYPE_I64; /* it stands for none, and is reported as the next one */
   if (index.dtype != HR_DTYPE_I64) {
     index = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, index);
   }
@@ -525,7 +526,9 @@ void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool a
     hr_operand other = hr_make2(b, HR_OP_NE, HR_DTYPE_BOOL, index, except);
     bad = hr_make2(b, HR_OP_LOGICAL_AND, HR_DTYPE_BOOL, bad, other);
   }
-  hr_operand offending = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, bad, index, hr_build_i64(b, INT64_MIN));
+  hr_operand named =
+      may_be_least ? hr_make2(b, HR_OP_MAXIMUM, HR_DTYPE_I64, index, hr_build_i64(b, INT64_MIN + 1)) : index;
+  hr_operand offending = hr_make3(b, HR_OP_WHERE, HR_DTYPE_I64, bad, named, hr_build_i64(b, INT64_MIN));
   hr_operand worst = hr_make_reduce(b, HR_OP_AMAX, HR_DTYPE_I64, offending, (1u << index.rank) - 1u);
   worst = hr_view_strided(b, worst, 0, NULL, NULL, 0);
   hr_emit_node(b, HR_OP_CHECK_INDEX, 1, &worst, 0, NULL, 3, (int64_t[]){lower, extent, message});
