@@ -231,6 +231,11 @@ HR_API bool hr_stream_finish_soon(hr_stream *stream);
 /* Commits, waits, and copies the view's elements to host memory, row-major and without gaps. */
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 
+/* A failure of this stream ends the program that has failed, and later work that uses its results, but no other work:
+ * for frontends whose programs belong to several threads and change nothing in place. Without it, all work between a
+ * failure and its report is dropped. Call it before the first record. */
+HR_API void hr_stream_keep_failures_apart(hr_stream *stream);
+
 /* Interrupts the work that was submitted and has not run. The program that runs ends before its next step; later
  * ones do not begin. This is a failure like others, with the code CANCELLED: the next wait reports it, buffers that
  * were not made are invalid, older ones have the contents that the finished steps gave them. Operations recorded after

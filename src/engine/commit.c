@@ -7,8 +7,9 @@
  * A run that fails has stored to older buffers the results recorded before its failure, and none of those behind (the
  * compiler moves no such store across a check). New buffers that it did not finish are invalid. From then until the
  * failure has been reported, the stream discards all new work: had the operations run one by one, an exception would
- * have ended the program there. So no older buffer is ever half a step ahead. A run that meets a buffer which another
- * stream's failure invalidated is discarded as a whole, and that is this stream's failure.
+ * have ended the program there. So no older buffer is ever half a step ahead. A stream that keeps failures apart runs
+ * it, unless it uses an invalid buffer. A run that meets a buffer which another stream's failure invalidated is
+ * discarded as a whole, and that is this stream's failure.
  *
  * If memory is short, the longest prefix of the records that can have memory runs as a program of its own (prefix.c);
  * the rest fails.
@@ -200,7 +201,7 @@ static hr_status find_interrupt(const hr_stream *stream, uint64_t number) {
 }
 
 hr_status hr__stream_find_failure(hr_stream *stream, uint64_t number, size_t count, hr_buffer *const *buffers) {
-  hr_status before = hr__stream_unreported(stream);
+  hr_status before = stream->keeps_failures_apart ? HR_OK : hr__stream_unreported(stream);
   if (before == HR_OK) {
     before = find_interrupt(stream, number);
     before = before == HR_OK ? find_invalid(count, buffers) : before;

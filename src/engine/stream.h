@@ -56,6 +56,7 @@ struct hr_stream {
   atomic_int_least64_t graph_launches, graph_builds, graph_updates; /* likewise */
   /* Jobs have numbers, in the order of hand-over. Those up to `interrupted` end in front of their next step. */
   atomic_uint_least64_t handed, interrupted;
+  bool keeps_failures_apart;          /* hr_stream_keep_failures_apart */
   bool (*wants_interrupt)(void *arg); /* called while a thread waits; NULL: no interrupts */
   void *wants_interrupt_arg;
   int64_t long_bytes, long_flops; /* a program of this size is not begun on the waiting thread, so that an interrupt can
@@ -110,8 +111,8 @@ HR_MUST_USE hr_status hr__stream_settle(hr_stream *stream, int64_t count);
 /* The same after a part, which may also be a program that the host often waits for. */
 HR_MUST_USE hr_status hr__stream_settle_part(hr_stream *stream, int64_t count);
 /* Handles a record whose buffer is invalid with `status`. If that failure, or another one, was not reported yet, this
- * is the report: all pending records belong to the work that the failure ended, and are dropped. Returns the status to
- * report. */
+ * is the report: all pending records belong to the work that the failure ended, and are dropped, unless the stream
+ * keeps failures apart. Returns the status to report. */
 HR_MUST_USE hr_status hr__stream_report(hr_stream *stream, hr_status status);
 /* Drops the pending records. Their buffers from number `first` on that have no contents report `status` from now on;
  * the earlier ones belong to other work already. The stream is locked. */
@@ -126,8 +127,8 @@ static inline uint64_t hr__stream_number_job(hr_stream *stream) {
   atomic_store_explicit(&stream->handed, number, memory_order_relaxed);
   return number;
 }
-/* The failure that prevents the run of a job with these buffers, or OK: an unreported one of the stream, an interrupt,
- * or an invalid buffer. The last two are passed to the stream. */
+/* The failure that prevents the run of a job with these buffers, or OK: an unreported one of a stream that does not
+ * keep failures apart, an interrupt, or an invalid buffer. The last two are passed to the stream. */
 HR_MUST_USE hr_status hr__stream_find_failure(hr_stream *stream, uint64_t number, size_t count,
                                               hr_buffer *const *buffers);
 /* The buffer's contents are new. */

@@ -66,6 +66,9 @@ hr_status hr__check_contents(hr_op op, int input_count, const hr_view *inputs, i
 }
 
 hr_status hr__stream_report(hr_stream *stream, hr_status status) {
+  if (stream->keeps_failures_apart) {
+    return status;
+  }
   hr_mutex_lock(&stream->mutex);
   hr_queue_drain(&stream->lane->queue);
   hr_status error = hr__stream_take_error(stream);

@@ -808,6 +808,28 @@ HR_TEST(a_failure_ends_later_work_until_it_is_reported) {
   close_fixture(&f);
 }
 
+HR_TEST(failures_that_are_kept_apart_end_the_work_that_uses_them) {
+  fixture f = open_fixture("cpu");
+  hr_stream_keep_failures_apart(f.stream);
+  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f), *w = make(&f);
+  HR_ASSERT_OK(select_rows(&f, x, bad, y));
+  HR_ASSERT_OK(hr_stream_commit(f.stream));
+  HR_ASSERT_OK(with_number(&f, HR_OP_ADD, x, 10, z)); /* touches nothing that failed */
+  HR_ASSERT_OK(hr_stream_commit(f.stream));
+  hr__device_drain(f.device);
+  HR_ASSERT_OK(with_number(&f, HR_OP_ADD, x, 20, w)); /* pending while another record meets the failure */
+  HR_ASSERT_ERROR(binary(&f, HR_OP_ADD, y, x, y), HR_STATUS_OUT_OF_RANGE, "6");
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "6");
+  HR_ASSERT_NEAR(read_at(&f, z, 5), 15, 0);
+  HR_ASSERT_NEAR(read_at(&f, w, 5), 25, 0);
+  HR_ASSERT(hr__buffer_is_invalid(y));
+  hr_buffer *all[] = {x, bad, y, z, w};
+  for (int i = 0; i < 5; ++i) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
 /* Waits until the submitted work has run, without its result. */
 static void let_run(const fixture *f) {
   hr__device_drain(f->device);

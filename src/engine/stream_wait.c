@@ -104,6 +104,12 @@ void hr_stream_fail(hr_stream *stream, hr_status status) {
   hr__stream_set_error(stream, status);
 }
 
+void hr_stream_keep_failures_apart(hr_stream *stream) {
+  hr_mutex_lock(&stream->mutex);
+  stream->keeps_failures_apart = true;
+  hr_mutex_unlock(&stream->mutex);
+}
+
 void hr_stream_interrupt(hr_stream *stream) {
   atomic_store(&stream->interrupted, atomic_load(&stream->handed));
 }
@@ -202,7 +208,7 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
   bool is_interrupted = wait_for_lane(stream);
   hr__stream_set_error(stream, hr__lane_flush(stream->lane));
   hr_status status = hr__stream_take_error(stream);
-  if (status != HR_OK && has_deferred) {
+  if (status != HR_OK && has_deferred && !stream->keeps_failures_apart) {
     drop_deferred(stream, status);
   }
   return status == HR_OK && is_interrupted ? hr_status_make(HR_STATUS_CANCELLED, "interrupted") : status;

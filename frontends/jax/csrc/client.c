@@ -35,6 +35,7 @@ static hr_status open_device(pjrt_device *device, pjrt_client *client, const cha
   device->is_null = nop != NULL && strcmp(nop, "1") == 0;
   HR_RETURN_IF_ERROR(hr_device_open(name, &device->device));
   HR_RETURN_IF_ERROR(hr_stream_create(device->device, &device->stream));
+  hr_stream_keep_failures_apart(device->stream);
   hr_stream_set_interrupt_check(device->stream, hrj_wants_interrupt, NULL);
   open_libraries(device->stream);
   hr_device_info info;

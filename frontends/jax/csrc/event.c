@@ -5,9 +5,9 @@
  * runs in the call that makes the event: with a mark, three threads would wake each other in turn.
  *
  * A mark reports the stream's first failure, which may concern other buffers. Then a thread of its own finds out about
- * this one, since marks must not use the stream, and so do callbacks on the host's devices. It also reports the failure
- * to the stream, which drops all work until somebody does. `device->failures` counts these reports: an event that is
- * older than one of them is looked at in the same way, even if its mark knows of no failure any more.
+ * this one, since marks must not use the stream, and so do callbacks on the host's devices. It also takes the failure
+ * from the stream, so that later marks do not report it again. `device->failures` counts these reports: an event that
+ * is older than one of them is looked at in the same way, even if its mark knows of no failure any more.
  */
 #include <stdlib.h>
 

@@ -351,8 +351,8 @@ static hr_status launch(const pjrt_args_execute *args, int number, call *c) {
   return status;
 }
 
-/* After a failure the stream drops work until somebody has reported it, also work of other programs. So programs that
- * often fail, those with callbacks, have run when the call returns. */
+/* Programs that others are recorded with fail with them. So those that often fail, which have callbacks, have run when
+ * the call returns. */
 static void complete(const pjrt_args_execute *args, int number, const call *c) {
   if (c->executable->has_callbacks) {
     hrj_device_settle(c->device);

@@ -225,6 +225,39 @@ def test_callbacks_are_freed():
     assert len(_callbacks._callbacks) <= 4
 
 
+def test_a_failed_callback_is_no_failure_of_another_thread():
+    began, ended = threading.Event(), threading.Event()
+
+    def fail(x):
+        began.set()
+        ended.wait(20)
+        raise ValueError("of the other thread")
+
+    failing = jax.jit(lambda x: io_callback(fail, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
+    other = jax.jit(lambda x: x * 3)
+    x = jnp.ones(3) + 0
+    assert np.asarray(other(x)).tolist() == [3, 3, 3]
+    messages = []
+
+    def work():
+        try:
+            failing(x).block_until_ready()
+        except jax.errors.JaxRuntimeError as error:
+            messages.append(str(error))
+
+    for i in range(4):
+        began.clear()
+        ended.clear()
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert began.wait(20)
+        pending = other(x + i)  # behind the callback that fails
+        ended.set()
+        assert np.asarray(pending).tolist() == [3 + 3 * i] * 3
+        thread.join()
+    assert len(messages) == 4 and all("of the other thread" in message for message in messages)
+
+
 def test_eight_threads_have_callbacks():
     function = jax.jit(lambda x: jax.pure_callback(lambda x: np.asarray(x) * 2, F32, x + 1))
     failures = []
