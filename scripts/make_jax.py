@@ -203,50 +203,34 @@ file: `OPTIONS='--files lax_test --again'` runs a file again. [jax-tests.md](jax
 `make fuzz-jax` compares random programs with that backend.
 """
 SPEED = """\
-2026-11-29, 2-core AMD EPYC (family 26 model 2) with AVX-512, idle, jax 0.10.2, one thread: the time of JAX's CPU
-backend divided by Headrace's (`bench/jax_cases.py --threads 1 --rounds 3`), CPU time of a call, and the clock's of the
-first call, with compilation and a cold disk cache. The CNN's training was 6.5x in a run beside other work. Results
-differ by at most 2e-5 of their standard deviation, losses of the first 12 training steps by 3e-6.
+2-core AMD EPYC (family 26 model 2) with AVX-512, idle, jax 0.10.2, two threads, 2026-11-30 (`bench/jax_cases.py
+--threads 2 --rounds 2`). Ratios are JAX's CPU backend by Headrace: by the clock, in CPU time of both threads, and by
+the clock of the first call, with compilation and a cold disk cache. Results differ by at most 2e-5 of their standard
+deviation, losses of the first 12 training steps by 3e-6.
 
-| case | a call | the first call |
-|---|---:|---:|
-| CNN 28x28, train, batch 512, dropout, Adam, donated | 5.4x | 6.9x |
-| CNN 28x28, infer, batch 512 | 2.4x | 1.4x |
-| CNN 28x28, infer, batch 1 | 2.6x | 5.0x |
-| softshrink MLP, train, batch 64 | 1.2x | 4.7x |
-| softshrink MLP, infer, batch 1 | 1.4x | 7.7x |
-| GPT-2 small, train, 1 x 128 tokens | 1.9x | 4.2x |
-| GPT-2 small, infer, 1 x 128 tokens | 1.2x | 3.0x |
-| element-wise chain, 4,194,304 floats | 1.9x | 2.2x |
-| element-wise chain, 262,144 floats | 2.0x | 2.9x |
-| element-wise chain, 64 floats | 1.0x | 4.3x |
-| `scan` of 1,000 LSTM cells of 64 | 1.3x | 9.2x |
-| `while_loop` of 1,000 steps on scalars | 1.3x | 2.3x |
-
-With two threads, by the clock, 2026-11-30, the same machine, idle (`bench/jax_cases.py --threads 2 --rounds 2`):
-
-| case | JAX CPU, ms | Headrace, ms | a call | the first call |
-|---|---:|---:|---:|---:|
-| CNN 28x28, train, batch 512, dropout, Adam, donated | 704 | 92.0 | 7.6x | 7.1x |
-| CNN 28x28, infer, batch 512 | 63.0 | 24.7 | 2.5x | 0.9x |
-| CNN 28x28, infer, batch 1 | 0.271 | 0.093 | 2.9x | 1.4x |
-| softshrink MLP, train, batch 64 | 0.875 | 0.661 | 1.3x | 3.0x |
-| softshrink MLP, infer, batch 1 | 0.061 | 0.024 | 2.5x | 4.5x |
-| GPT-2 small, train, 1 x 128 tokens | 741 | 349 | 2.1x | 3.6x |
-| GPT-2 small, infer, 1 x 128 tokens | 90.7 | 77.9 | 1.2x | 2.8x |
-| element-wise chain, 4,194,304 floats | 2.61 | 1.31 | 2.0x | 2.1x |
-| element-wise chain, 262,144 floats | 0.251 | 0.081 | 3.1x | 2.8x |
-| element-wise chain, 64 floats | 0.005 | 0.005 | 1.0x | 3.8x |
-| `scan` of 1,000 LSTM cells of 64 | 1.26 | 0.96 | 1.3x | 4.8x |
-| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.3x | 2.1x |
+| case | JAX CPU, ms | Headrace, ms | a call | CPU time | the first call |
+|---|---:|---:|---:|---:|---:|
+| CNN 28x28, train, batch 512, dropout, Adam, donated | 699 | 92.1 | 7.6x | 6.0x | 7.4x |
+| CNN 28x28, infer, batch 512 | 63.6 | 24.4 | 2.6x | 2.5x | 1.3x |
+| CNN 28x28, infer, batch 1 | 0.261 | 0.101 | 2.6x | 2.2x | 3.8x |
+| softshrink MLP, train, batch 64 | 0.615 | 0.341 | 1.8x | 1.4x | 4.3x |
+| softshrink MLP, infer, batch 1 | 0.073 | 0.022 | 3.2x | 1.8x | 4.3x |
+| GPT-2 small, train, 1 x 128 tokens | 630 | 325 | 1.9x | 1.9x | 2.6x |
+| GPT-2 small, infer, 1 x 128 tokens | 95.1 | 71.9 | 1.3x | 1.3x | 2.3x |
+| element-wise chain, 4,194,304 floats | 2.58 | 1.21 | 2.1x | 2.1x | 2.2x |
+| element-wise chain, 262,144 floats | 0.211 | 0.077 | 2.7x | 2.5x | 3.0x |
+| element-wise chain, 64 floats | 0.0045 | 0.0043 | 1.0x | 1.1x | 3.0x |
+| `scan` of 1,000 LSTM cells of 64 | 1.24 | 0.96 | 1.3x | 1.3x | 5.0x |
+| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.3x | 1.3x | 2.0x |
 
 - A loop of a known number of iterations, whose elements do not depend on each other, is one call of a kernel: 1.4 ns an
   iteration of the `while_loop` above. JAX's CPU backend takes 3. Iterations of other loops on scalars cost 5 ns.
-- GPT-2's products run at 193 to 252 GFLOP/s of one core, whose peak is 265: 95 % of the time of inference, 70 % of
-  training, of which Adam's 4.5 GB are another 16 %. 1.4 times the speed of JAX's CPU would be the peak in inference.
+- GPT-2's products are 95 % of the time of inference. They run at some 245 GFLOP/s of one core, whose peak is 265: 1.4
+  times the speed of JAX's CPU backend would be that peak. In training JAX took 615 to 741 ms in three runs, Headrace
+  324 in two of them.
 
-First calls with both cores taken from others, garbage of the imports collected before, ms. JAX traces the CNN's step for
-75 of these, lowers it for 39 (62 for its CPU backend) and writes it as bytes for 10:
+First calls with both cores taken from others, garbage of the imports collected before, ms. JAX traces the CNN's step
+for 75 of these, lowers it for 39 (62 for its CPU backend) and writes it as bytes for 10:
 
 | case | JAX CPU | Headrace | |
 |---|---:|---:|---:|
@@ -258,8 +242,8 @@ First calls with both cores taken from others, garbage of the imports collected 
 GPT-2's first training step touches 1 GB for the first time, 0.65 of it for new parameters, since those of NumPy stay as
 they are. That took 0.4 to 2.5 s of two cores on this virtual machine, whose host has to find each page first.
 
-A call costs this much CPU time, in microseconds, with one thread (`python bench/jax_calls.py --rounds 4`, 2026-11-30, the
-same machine, both cores taken from others). "nothing" is a plug-in that records nothing (`HEADRACE_JAX_NOP=1`): the
+A call costs this much CPU time, in microseconds, with one thread (`python bench/jax_calls.py --rounds 4`, 2026-11-30,
+the same machine, both cores taken from others). "nothing" is a plug-in that records nothing (`HEADRACE_JAX_NOP=1`): the
 share of JAX itself, most of it Python's interpreter and JAX's C++.
 
 | a call, waited for | JAX CPU | Headrace | nothing |
