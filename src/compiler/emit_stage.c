@@ -193,7 +193,7 @@ static bool is_made_in_loop(const stager *s, int reg, int stage) {
   return false;
 }
 
-/* What an instruction adds to its stage, in cheap operations. */
+/* The weight of an instruction in its stage, in cheap operations. */
 static int stage_weight(const hr_kernel *kernel, const hr_instr *instr) {
   int weight = hr__emit_weight(kernel, instr);
   bool is_division = instr->kind == HR_INSTR_COMPUTE && hr_op_table(instr->op)->cost == HR_COST_DIVISION;
