@@ -60,7 +60,9 @@ static bool copy_out(tf_handle *tensor, const numbers *r, void *out_bytes, tf_st
   return is_read;
 }
 
-/* A copy of a device's tensor on the host. */
+#define HTF_NO_MEMORY ((tf_handle *)(intptr_t)-1)
+
+/* A copy of a device's tensor on the host; HTF_NO_MEMORY if the host has none for it. */
 HTF_EXPORT tf_handle *headrace_tensorflow_read(tf_handle *tensor) {
   tf_status *status = tf.NewStatus();
   tf_tensor *host = NULL;
@@ -69,7 +71,9 @@ HTF_EXPORT tf_handle *headrace_tensorflow_read(tf_handle *tensor) {
   if (describe(tensor, &r, status)) {
     host = tf.AllocateTensor(r.dtype, r.dims, r.rank, (size_t)r.bytes);
   }
-  if (host != NULL && copy_out(tensor, &r, tf.TensorData(host), status)) {
+  if (host != NULL && tf.TensorData(host) == NULL) { /* no memory */
+    copy = HTF_NO_MEMORY;
+  } else if (host != NULL && copy_out(tensor, &r, tf.TensorData(host), status)) {
     copy = tf.NewTensorHandle(host, status);
   }
   if (host != NULL) {

@@ -56,11 +56,14 @@ htf_device *htf_device_of(const hr_buffer *buffer);
 /* Waits for the device's work. A failure is kept for the next copy to the host. */
 void htf_synchronize(htf_device *device);
 
-/* Changes TensorFlow's Python code (python.c): functions request no XLA, and tensors are copied without its threads. */
+/* Changes TensorFlow's Python code (python.c). */
 void htf_change_python(void);
 /* Functions that are one cluster (direct.c). */
 int64_t headrace_tensorflow_watch(bool begins);
 int headrace_tensorflow_find(tf_handle *const *results, int count, int64_t begin, int most, int64_t *out_numbers);
+/* Memory of devices (stats.c). */
+bool headrace_tensorflow_memory_stats(int ordinal, size_t bytes, hr_memory_stats *out_stats);
+bool headrace_tensorflow_reset_peak(int ordinal);
 /* Copies of eager tensors (copies.c). */
 tf_handle *headrace_tensorflow_read(tf_handle *tensor);
 tf_handle *headrace_tensorflow_write(tf_eager *context, const char *name, tf_handle *tensor);

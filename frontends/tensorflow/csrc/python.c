@@ -1,6 +1,6 @@
 /* python.c: changes of TensorFlow's Python code, which modules of the Python package make: functions request no XLA
- * (jit.py), calls of functions are shorter (calls.py), tensors are copied through copies.c (copies.py), and eager steps
- * of Keras are functions (eager_keras.py).
+ * (jit.py), calls of functions are shorter (calls.py), tensors are copied through copies.c (copies.py), eager steps of
+ * Keras are functions (eager_keras.py), scaled losses need no reads (scaled_loss.py), memory is reported (memory.py).
  *
  * A process without Python needs none of them. Without the package there is one warning.
  */
@@ -20,6 +20,8 @@ static const char run_modules[] =
     "        ('jit', 'ignore_jit_compile', (), 'functions that ask for XLA fail'),\n"
     "        ('copies', 'copy_directly', (%llu, %llu), 'tensors are copied through threads of TensorFlow'),\n"
     "        ('calls', 'shorten_calls', (%llu, %llu, devices), 'calls of functions take longer'),\n"
+    "        ('memory', 'report_memory', (%llu, %llu), 'get_memory_info is 0'),\n"
+    "        ('scaled_loss', 'select_updates', (), 'steps of scaled losses wait for the device'),\n"
     "        ('eager_keras', 'shorten_keras', (devices,), 'eager steps of Keras take longer'),\n"
     "    )\n"
     "    if package is None:\n"
@@ -45,7 +47,9 @@ static void change_python(void) {
     snprintf(text, sizeof text, run_modules, (unsigned long long)(uintptr_t)headrace_tensorflow_read,
              (unsigned long long)(uintptr_t)headrace_tensorflow_write,
              (unsigned long long)(uintptr_t)headrace_tensorflow_watch,
-             (unsigned long long)(uintptr_t)headrace_tensorflow_find);
+             (unsigned long long)(uintptr_t)headrace_tensorflow_find,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_memory_stats,
+             (unsigned long long)(uintptr_t)headrace_tensorflow_reset_peak);
     int state = ensure();
     (void)run(text);
     release(state);

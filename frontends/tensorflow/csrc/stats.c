@@ -42,6 +42,15 @@ HTF_EXPORT bool headrace_tensorflow_memory_stats(int ordinal, size_t bytes, hr_m
   return device != NULL;
 }
 
+/* The largest number of bytes so far becomes that of now. */
+HTF_EXPORT bool headrace_tensorflow_reset_peak(int ordinal) {
+  htf_device *device = htf_device_at(ordinal);
+  if (device != NULL) {
+    hr_device_memory_reset_peak(device->device);
+  }
+  return device != NULL;
+}
+
 /* Sets the counters to 0. */
 HTF_EXPORT bool headrace_tensorflow_reset_stats(int ordinal) {
   htf_device *device = htf_device_at(ordinal);

@@ -64,7 +64,7 @@ def stats(device=0):
 
 
 def memory_stats(device=0):
-    """The counters of a device's memory, in bytes. TensorFlow's own get_memory_info is 0 for plug-ins like this one."""
+    """The counters of a device's memory, in bytes. TensorFlow's get_memory_info has two of them (memory.py)."""
     return _counters(_library().hr_memory_stat_name, _library().headrace_tensorflow_memory_stats, device)
 
 

@@ -26,14 +26,18 @@ def copy_directly(read_address: int, write_address: int) -> None:
 
 
 def _copy_out(handle_of: Any, tensor_of: Any, address: int) -> None:
-    from tensorflow.python.framework import ops
+    from tensorflow.python.framework import errors, ops
 
+    no_memory = ctypes.c_void_p(-1).value
     read = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)  # called without the interpreter's lock
     numpy = ops.EagerTensor._numpy_internal
 
     def numpy_of(self: Any) -> Any:
         """As the original, which serves the host's tensors and reports errors."""
         copy = read(handle_of(self)) if "HEADRACE" in self.backing_device else None
+        if copy == no_memory:
+            message = f"headrace: the host has no memory for a copy of {self.dtype.name} numbers of dims {self.shape}"
+            raise errors.ResourceExhaustedError(None, None, message)
         return numpy(self if copy is None else tensor_of(copy, False))
 
     ops.EagerTensor._numpy_internal = numpy_of

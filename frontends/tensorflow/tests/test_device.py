@@ -148,6 +148,65 @@ def test_memory_stats():
         assert headrace_tensorflow.memory_stats()["allocated_bytes"] >= 4 << 20
 
 
+def test_memory_info():
+    """TensorFlow's own counters, of which it knows nothing itself."""
+    with tf.device(DEVICE):
+        x = tf.constant(np.ones(1 << 20, "float32"))
+        y = x * 2
+        y.numpy()
+        del y
+    info = tf.config.experimental.get_memory_info("HEADRACE:0")
+    assert info["peak"] >= info["current"] + (4 << 20) >= 8 << 20
+    tf.config.experimental.reset_memory_stats(DEVICE)
+    assert tf.config.experimental.get_memory_info("HEADRACE:0")["peak"] < info["peak"]
+    for call in (tf.config.experimental.get_memory_info, tf.config.experimental.reset_memory_stats):
+        with pytest.raises(ValueError, match="No matching devices"):
+            call("HEADRACE:7")
+
+
+def test_out_of_memory():
+    """It is an error of the operation, or of the copy to the host, and the process goes on."""
+    numbers = "tf.random.stateless_uniform((6000, 6000), (1, 2))"
+    code = f"""
+import tensorflow as tf
+def fails(call):
+    has_failed = False
+    try:
+        call()
+    except tf.errors.ResourceExhaustedError:
+        has_failed = True
+    assert has_failed and (tf.ones(3) + 1).numpy().tolist() == [2, 2, 2]
+variable = tf.Variable([1.0, 2.0])
+function = tf.function(lambda x: tf.sort(x @ x, axis=1))
+with tf.device("HEADRACE"):
+    fails(lambda: tf.zeros((1 << 45,)))
+    fails(lambda: tf.zeros((1 << 36,)).numpy())  # the host has no memory for it, and no failure stays
+    fails(lambda: {numbers}.numpy())
+    fails(lambda: function(tf.ones((5000, 5000))).numpy())
+    fails(lambda: (variable * tf.reduce_sum({numbers} @ {numbers})).numpy())
+    assert function(tf.ones((3, 3))).numpy()[0].tolist() == [3, 3, 3] and variable.numpy().tolist() == [1, 2]
+"""
+    variables = os.environ | {"HEADRACE_MEMORY_LIMIT": "64M"}
+    subprocess.run([sys.executable, "-c", code], env=variables, check=True, timeout=300)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_another_wheel_is_refused_in_one_line(tmp_path):
+    """The wheel tensorflow-cpu lacks functions. Here the process has no other ones than these."""
+    stand_in = tmp_path / "tensorflow.so"
+    source = 'const char *TF_Version(void) { return "2.19.1"; }'
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", stand_in], input=source, text=True, check=True)
+    code = f"""
+import ctypes
+ctypes.CDLL({str(stand_in)!r}, ctypes.RTLD_GLOBAL)
+plugin = ctypes.CDLL({str(headrace_tensorflow.library_path())!r})
+plugin.TF_InitKernel()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("headrace:")]
+    assert len(lines) == 1 and "the device needs the full wheel, not tensorflow-cpu" in lines[0], done.stderr
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_another_version_is_refused_in_one_line(tmp_path):
     library = tmp_path / "version.so"

@@ -345,6 +345,27 @@ def test_bad_input_in_a_function():
         assert product(ONES, ONES.T).numpy().tolist() == [[3, 3], [3, 3]]
 
 
+def calls_of_other_ranks(device):
+    """Results and exceptions of functions, also from the call on that finds their cluster."""
+    found = []
+    with tf.device(device):
+        weights = tf.Variable(np.ones((3, 2), "float32"))
+        matrix = tf.function(lambda x: tf.reduce_sum(tf.nn.relu(x @ weights)), input_signature=[tf.TensorSpec([None, 3])])
+        any_rank = tf.function(lambda x: tf.reduce_sum(x * 2 + 1, -1), input_signature=[tf.TensorSpec(None)])
+        traced = tf.function(lambda x: tf.reduce_sum(x - 0.5)).get_concrete_function(tf.TensorSpec([None, 3]))
+        for function in (matrix, traced, any_rank):
+            for dims in 4 * [(2, 3)] + [(3,), (2, 2, 3), (2, 4), (), (5, 3)]:
+                try:
+                    found.append(function(tf.ones(dims)).numpy().tolist())
+                except (TypeError, ValueError, tf.errors.OpError) as error:
+                    found.append(type(error))
+    return found
+
+
+def test_functions_called_with_another_rank():
+    assert calls_of_other_ranks("HEADRACE") == calls_of_other_ranks("CPU")
+
+
 def test_uninitialised_variable():
     for device, missing in [("CPU", tf.errors.NotFoundError), ("HEADRACE", tf.errors.InternalError)]:
         with tf.device(device):
