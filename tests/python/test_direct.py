@@ -320,3 +320,36 @@ def test_views_that_torch_refuses():
     ):
         found = error_of(lambda: wrong(a)).replace("headraceFloatType", "torch.FloatTensor")
         assert found == error_of(lambda: wrong(host)) != ""
+
+
+LISTS = ["add", "sub", "mul", "div", "maximum", "minimum", "pow", "copy", "lerp"]
+NUMBERS = ["add", "sub", "mul", "div", "maximum", "minimum", "pow"]
+NONE = ["neg", "sqrt", "exp", "abs", "reciprocal", "zero", "rsqrt", "sigmoid"]
+
+
+@pytest.mark.parametrize("dtypes", [[torch.float32, torch.float32], [torch.float32, torch.float64]], ids=str)
+def test_writes_to_lists_are_counted_once(dtypes):
+    """torch leaves that to kernels of lists. Two dtypes make two records."""
+
+    def versions(name, device, *arguments):
+        lists = [[torch.ones(3, dtype=dtype, device=device) for dtype in dtypes] for _ in arguments]
+        written = [torch.ones(3, dtype=dtype, device=device) for dtype in dtypes]
+        given = [of if argument is None else argument for of, argument in zip(lists, arguments, strict=True)]
+        getattr(torch, f"_foreach_{name}_")(written, *given)
+        return [tensor._version for tensor in written]
+
+    calls = [(name, None) if name != "lerp" else (name, None, None) for name in LISTS]
+    calls += [(name, number) for name in NUMBERS for number in (2.0, [2.0, 3.0])] + [(name,) for name in NONE]
+    calls += [("addcmul", None, None), ("addcdiv", None, None), ("lerp", None, 0.5)]
+    for call in calls:
+        name, *arguments = call
+        assert versions(name, DEVICE, *arguments) == versions(name, "cpu", *arguments), call
+
+
+def test_a_saved_value_that_a_list_changes_is_refused():
+    """Its gradient would be wrong."""
+    x, factor = floats(3, requires_grad=True), floats(3)
+    y = (x * factor).sum()
+    torch._foreach_neg_([factor])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

@@ -116,10 +116,7 @@ template <class T> bool is_watched(const T &) { // no tensor
 void bump_version(const Tensor &tensor) {
   torch::autograd::impl::bump_version(tensor);
 }
-void bump_version(TensorList tensors) {
-  for (const Tensor &tensor : tensors)
-    bump_version(tensor);
-}
+void bump_version(TensorList) {} // foreach.cpp
 
 template <class Op, class Schema = typename Op::schema> struct Direct;
 

@@ -142,11 +142,20 @@ private:
 
 } // namespace
 
+// torch counts writes to a tensor in front of a kernel, but those to lists are left to it. autograd refuses saved
+// values that were written since.
+static void count_writes(TensorList written) {
+  for (const Tensor &tensor : written)
+    if (!tensor.is_inference())
+      tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const ListOperand *operands, int count) {
   size_t size = list_size(operands, count);
   TORCH_CHECK(size > 0, "Tensor list must have at least one tensor.");
   check_sizes(operands, count, size);
   std::vector<Tensor> made;
+  count_writes(result.self());
   if (!fits_one_record(op, operands, count, size)) {
     for (size_t k = 0; k < size; ++k) {
       Operand each[6];
@@ -251,6 +260,7 @@ std::vector<Scalar> numbers_of(const Tensor &cpu_numbers) {
 void foreach_zero(TensorList self) {
   if (self.empty())
     return;
+  count_writes(self);
   for (const Tensor &tensor : self)
     fill_with(tensor, 0);
 }

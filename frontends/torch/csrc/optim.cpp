@@ -278,6 +278,7 @@ void run(const Adam &adam) {
   std::vector<Scalar> step_sizes, roots;
   for (const Tensor &step : adam.lists[Steps]) {
     double count = *step.mutable_data_ptr<float>() += 1;
+    step.unsafeGetTensorImpl()->bump_version();
     step_sizes.emplace_back(rate / (1 - std::pow(beta1, count)) * -1);
     roots.emplace_back(std::pow(1 - std::pow(beta2, count), 0.5));
   }
@@ -310,21 +311,12 @@ void run(const Adam &adam) {
     ;
 }
 
-// The keys that run() leaves out count writes, so that autograd refuses saved values that have changed since.
-void count_writes(const Adam &adam) {
-  for (List list : {Params, Means, Squares, MaxSquares, Steps})
-    if (list != MaxSquares || adam.flags[Amsgrad])
-      for (const Tensor &tensor : adam.lists[list])
-        tensor.unsafeGetTensorImpl()->bump_version();
-}
-
 // Without the interpreter's lock.
 void step(const Adam &adam) {
   Unlocked unlocked;
   at::AutoDispatchBelowADInplaceOrView below;
   RECORD_FUNCTION("headrace::adam", c10::ArrayRef<const c10::IValue>{});
   run(adam);
-  count_writes(adam);
 }
 
 PyObject *call(PyObject *, PyObject *const *args, Py_ssize_t count) {
