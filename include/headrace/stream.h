@@ -232,8 +232,9 @@ HR_API bool hr_stream_finish_soon(hr_stream *stream);
 HR_API HR_MUST_USE hr_status hr_stream_read(hr_stream *stream, const hr_view *view, void *out_bytes);
 
 /* A failure of this stream ends the program that has failed, and later work that uses its results, but no other work:
- * for frontends whose programs belong to several threads and change nothing in place. Without it, all work between a
- * failure and its report is dropped. Call it before the first record. */
+ * for frontends whose programs belong to several threads and change nothing in place. A read of a buffer, or of its
+ * address, fails only if that buffer has. Without it, all work between a failure and its report is dropped. Call it
+ * before the first record. */
 HR_API void hr_stream_keep_failures_apart(hr_stream *stream);
 
 /* Interrupts the work that was submitted and has not run. The program that runs ends before its next step; later

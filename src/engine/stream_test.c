@@ -830,6 +830,27 @@ HR_TEST(failures_that_are_kept_apart_end_the_work_that_uses_them) {
   close_fixture(&f);
 }
 
+/* A program that nobody has waited for is no failure of what others read. */
+HR_TEST(failures_that_are_kept_apart_end_no_read_of_other_buffers) {
+  fixture f = open_fixture("cpu");
+  hr_stream_keep_failures_apart(f.stream);
+  hr_buffer *x = make_ramp(&f, 0, 1), *bad = make_index(&f, 6), *y = make(&f), *z = make(&f);
+  void *address;
+  HR_ASSERT_OK(with_number(&f, HR_OP_ADD, x, 10, z));
+  HR_ASSERT_OK(hr_stream_synchronize(f.stream));
+  HR_ASSERT_OK(select_rows(&f, x, bad, y));
+  HR_ASSERT_OK(hr_stream_commit(f.stream));
+  HR_ASSERT_NEAR(read_at(&f, z, 5), 15, 0);
+  HR_ASSERT_OK(hr_stream_address(f.stream, z, &address));
+  HR_ASSERT_ERROR(hr_stream_address(f.stream, y, &address), HR_STATUS_OUT_OF_RANGE, "6");
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_OUT_OF_RANGE, "6");
+  hr_buffer *all[] = {x, bad, y, z};
+  for (int i = 0; i < 4; ++i) {
+    hr_buffer_release(all[i]);
+  }
+  close_fixture(&f);
+}
+
 /* Waits until the submitted work has run, without its result. */
 static void let_run(const fixture *f) {
   hr__device_drain(f->device);

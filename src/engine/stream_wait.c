@@ -184,8 +184,18 @@ static void drop_deferred(hr_stream *stream, hr_status status) {
   hr_mutex_unlock(&stream->mutex);
 }
 
+/* The failure that a wait returns: `own`, of the buffer that is waited for, or the stream's first one. */
+static hr_status take_failure(hr_stream *stream, bool is_own, hr_status own) {
+  if (is_own) {
+    return own;
+  }
+  hr__stream_set_error(stream, own);
+  return hr__stream_take_error(stream);
+}
+
 /* Commits everything; for HR_EVENT_READ, what `seen` needs. Returns `seen` to its default layout unless it is NULL.
- * Then unlocks the stream, waits, and returns the first error. */
+ * Then unlocks the stream, waits, and returns the first error. With `seen`, a stream that keeps failures apart keeps
+ * those of its work, too: the caller looks at the buffer's. */
 hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen) {
   if (stream->is_capture) {
     hr_mutex_unlock(&stream->mutex);
@@ -201,13 +211,12 @@ hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *se
     hr__stream_notify_of(stream, HR_EVENT_WAIT);
   }
   bool has_deferred = stream->pending.records.count > 0;
-  if (seen != NULL && hr__buffer_layout(seen) != 0) {
-    hr__stream_set_error(stream, hr__stream_restore_default_layout(stream, seen, true));
-  }
+  bool has_layout = seen != NULL && hr__buffer_layout(seen) != 0;
+  hr_status own = has_layout ? hr__stream_restore_default_layout(stream, seen, true) : HR_OK;
   hr_mutex_unlock(&stream->mutex);
   bool is_interrupted = wait_for_lane(stream);
   hr__stream_set_error(stream, hr__lane_flush(stream->lane));
-  hr_status status = hr__stream_take_error(stream);
+  hr_status status = take_failure(stream, stream->keeps_failures_apart && seen != NULL && !is_interrupted, own);
   if (status != HR_OK && has_deferred && !stream->keeps_failures_apart) {
     drop_deferred(stream, status);
   }

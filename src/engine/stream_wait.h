@@ -14,7 +14,8 @@ HR_MUST_USE hr_status hr__stream_commit_ahead(hr_stream *stream);
  * forked process. `what` names the call. */
 HR_MUST_USE hr_status hr__stream_check_submits(const hr_stream *stream, const char *what);
 /* Sends a wait (or records in strict mode) to the policy, and returns `seen` to its default layout unless it is NULL.
- * Then unlocks the stream, waits, and returns the first error. */
+ * Then unlocks the stream, waits, and returns the first error. With `seen`, failures of work that are kept apart stay
+ * with the stream: look at the buffer's. */
 HR_MUST_USE hr_status hr__stream_finish(hr_stream *stream, hr_event_kind kind, hr_buffer *seen);
 /* After a commit, without a lock: waits for a place in the queue, which the next commit needs. CANCELLED if an
  * interrupt was requested meanwhile; what was recorded is dropped then. */
