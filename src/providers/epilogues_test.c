@@ -315,6 +315,41 @@ HR_TEST(direct_refuses_other_epilogues) {
   check_direct(CONV(LAST, ", %2:f32" FIRST, "then(add,^,3)"), false); /* another view of the output */
 }
 
+/* ---- convolutions of few pixels: x [1,176,6,7], w [111,176,3,3] by output channels, out [1,111,6,7] ---- */
+
+#define FEW(layout, inputs, epilogues)                                                                               \
+  "buffer %0 29568 live\nbuffer %1 703296 live\nbuffer %2 18648 live\nbuffer %3 444 live\n"                          \
+  "buffer %4 444 live\nbuffer %5 18648 live\nscalar $0 f64\nscalar $1 f64\n"                                         \
+  "%2:f32" layout " = conv(%0:f32[1,176,6,7]{7392,1,1232,176}+0, %1:f32[111,176,3,3]{1,111,58608,19536}+0, _" inputs \
+  ") ints(2,1,1,1,1,1,1,1) " epilogues "\n"
+#define FEW_LAST "[1,111,6,7]{4662,1,777,111}+0"
+#define FEW_FIRST "[1,111,6,7]{4662,42,7,1}+0"
+#define FEW_VECTOR(b) ", %" #b ":f32[1,111,6,7]{0,1,0,0}+0"
+#define FEW_NUMBER(s) ", $" #s "[1,111,6,7]"
+
+static void check_few(const char *text, bool is_expected) {
+  provider = &hr__few_pixels_provider;
+  if (is_expected) {
+    expect_same(text);
+  } else {
+    expect_refused(text);
+  }
+  provider = &hr__onednn_provider;
+}
+
+HR_TEST(few_pixels_with_epilogues) {
+  check_few(FEW(FEW_LAST, FEW_VECTOR(3) FEW_VECTOR(4), "then(add_scaled,3,^,4) then(relu,^)"), true);
+  check_few(FEW(FEW_FIRST, FEW_VECTOR(3) FEW_NUMBER(1), "then(mul,4,^) then(sub,^,3)"), true);
+  check_few(FEW(FEW_LAST, ", %5:f32" FEW_LAST, "then(add,^,3)"), true);
+  check_few(FEW(FEW_LAST, ", %5:f32" FEW_FIRST FEW_VECTOR(4), "then(add_scaled,3,^,4)"), true);
+  check_few(FEW(FEW_FIRST, ", %5:f32" FEW_LAST, "then(div,^,3)"), true);
+  check_few(FEW(FEW_LAST, ", %2:f32" FEW_LAST, "then(add,^,3)"), true);
+  check_few(FEW(FEW_FIRST, ", %2:f32" FEW_FIRST, "then(add,^,3) then(relu,^)"), true);
+  check_few(FEW(FEW_LAST, ", %2:f32" FEW_FIRST, "then(add,^,3)"), false);
+  check_few(FEW(FEW_LAST, "", "then(tanh,^)"), false);
+  check_few(FEW(FEW_LAST, "", "then(mul,^,^)"), false);
+}
+
 /* ---- products by sgemm: the shapes of MATMUL ---- */
 
 static void check_sgemm(const char *text, bool is_expected) {

@@ -129,6 +129,7 @@ const hr_provider *const *hr_providers(void);
   X(gemv)                   \
   X(packed)                 \
   X(batch_lanes)            \
+  X(few_pixels)             \
   X(winograd)               \
   X(winograd_weights)       \
   X(batch_lane_weights)     \

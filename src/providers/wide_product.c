@@ -21,7 +21,9 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
     sums[i] = _mm512_setzero_ps();
   }
   const int64_t ahead_bytes = is_ahead ? p->ahead_floats * (int64_t)sizeof(float) : 0;
-  const int64_t ahead_step = is_ahead ? hr_divide_up(ahead_bytes * lines, p->lines * p->depth) : 0;
+  const int64_t ahead_next = p->ahead_next * (int64_t)sizeof(float);
+  const int64_t ahead_step =
+      is_ahead && ahead_next == 0 ? hr_divide_up(ahead_bytes * lines, p->lines * p->depth) : ahead_next;
   const char *ahead = is_ahead ? (const char *)p->ahead + ahead_bytes * first / p->lines : NULL;
   /* Results may be in no cache of this core. */
 #pragma GCC unroll 16

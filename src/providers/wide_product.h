@@ -33,6 +33,7 @@ typedef struct hr__wide_product {
    * vectors; others ignore it. */
   const float *ahead;
   int64_t ahead_floats;
+  int64_t ahead_next; /* not 0: the lines of memory that each k requests, instead, are so far apart */
 } hr__wide_product;
 
 void hr__wide_multiply(const hr__wide_product *product);
