@@ -203,7 +203,7 @@ static int stage_weight(const hr_kernel *kernel, const hr_instr *instr) {
 static void cut(stager *s) {
   const hr_kernel *kernel = s->e->kernel;
   int weight = 0, stage = 0;
-  bool stores = false, copies_out = false, has_near = false;
+  bool stores = false, copies_out = false, has_near = false, computes = false;
   s->first_store = kernel->instr_count;
   for (int k = 0; k < kernel->instr_count; ++k) {
     const hr_instr *instr = &kernel->instrs[k];
@@ -214,7 +214,7 @@ static void cut(stager *s) {
     bool is_load = instr->kind == HR_INSTR_LOAD, copied = hr__emit_is_copied(s->e, instr);
     int mine = copied ? 0 : stage_weight(kernel, instr);
     /* An operation with a short form begins a stage: the loop that tests its operands reads them from other stages. */
-    bool is_full = weight > 0 && mine > 0 && (weight + mine > STAGE_WEIGHT || hr__emit_has_near(instr));
+    bool is_full = (weight > 0 && mine > 0 && weight + mine > STAGE_WEIGHT) || (computes && hr__emit_has_near(instr));
     if (copied && instr->kind == HR_INSTR_CONVERT) { /* rounds an earlier stage's value before its own stage's loop */
       is_full = is_made_in_loop(s, instr->sources[0].index, stage);
     }
@@ -222,9 +222,10 @@ static void cut(stager *s) {
         has_near && (instr->kind == HR_INSTR_REDUCE || instr->kind == HR_INSTR_ARGREDUCE); /* lanes have one form */
     if (is_full || (is_load && ((copied && stores) || copies_out))) {
       ++stage;
-      weight = 0, stores = copies_out = has_near = false;
+      weight = 0, stores = copies_out = has_near = computes = false;
     }
     weight += mine;
+    computes |= !copied && hr__emit_weight(kernel, instr) > 0;
     s->stage_of[k] = stage;
     has_near |= hr__emit_has_near(instr);
     if (instr->kind == HR_INSTR_STORE) {

@@ -384,27 +384,23 @@ HR_TEST(strips_of_halves_have_the_bits_of_interpreted_ones) {
 
 /* ---- divisions ---- */
 
-/* A step of Adam with corrections that divide: averages and parameters in place, 3 divisions and a root. */
-static void make_adam(int n, hr_dtype dtype, generated *g) {
-  enum { LIVE = 4, BUFFERS = 15 };
-  static const char *const rows[] = {"%4T = mul(%1T, $0)",     "%5T = mul(%0T, $1)",  "%1T = add(%4T, %5T)",
-                                     "%6T = mul(%2T, $2)",     "%7T = mul(%0T, $3)",  "%8T = mul(%7T, %0T)",
-                                     "%2T = add(%6T, %8T)",    "%9T = div(%1T, $4)",  "%10T = mul(%9T, $5)",
-                                     "%11T = div(%2T, $6)",    "%12T = sqrt(%11T)",   "%13T = add(%12T, $7)",
-                                     "%14T = div(%10T, %13T)", "%3T = sub(%3T, %14T)"};
+/* Loops over dense vectors: `T` in the rows stands for their type. The first `live` of the buffers outlive the program.
+ */
+static void make_vectors(int n, hr_dtype dtype, int live, int buffers, int rows, const char *const *row, generated *g) {
   static const double scalars[] = {0.9, 0.1, 0.999, 0.001, 0.19, 1e-3, 0.002, 1e-8};
   hr_text text = {0};
-  hr_dtype dtypes[BUFFERS];
-  for (int b = 0; b < BUFFERS; ++b) {
-    hr_text_printf(&text, "buffer %%%d %d %s\n", b, n * (int)hr_dtype_size(dtype), b < LIVE ? "live" : "dead fresh");
+  hr_dtype dtypes[16];
+  HR_ASSERT(buffers <= 16);
+  for (int b = 0; b < buffers; ++b) {
+    hr_text_printf(&text, "buffer %%%d %d %s\n", b, n * (int)hr_dtype_size(dtype), b < live ? "live" : "dead fresh");
     dtypes[b] = dtype;
   }
   for (size_t i = 0; i < sizeof scalars / sizeof *scalars; ++i) {
     hr_text_printf(&text, "scalar $%d f64 = %g\n", (int)i, scalars[i]);
   }
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+  for (int i = 0; i < rows; ++i) {
     hr_text_append(&text, "loop ");
-    for (const char *at = rows[i]; *at != '\0'; ++at) {
+    for (const char *at = row[i]; *at != '\0'; ++at) {
       if (*at == 'T') {
         hr_text_printf(&text, ":%s[%d]{1}+0", dtype == HR_DTYPE_F32 ? "f32" : "f64", n);
       } else {
@@ -416,6 +412,16 @@ static void make_adam(int n, hr_dtype dtype, generated *g) {
   HR_ASSERT_OK(hr_program_parse(hr_text_chars(&text), &g->program));
   hr_text_fini(&text);
   fill(g, dtypes);
+}
+
+/* A step of Adam with corrections that divide: averages and parameters in place, 3 divisions and a root. */
+static void make_adam(int n, hr_dtype dtype, generated *g) {
+  static const char *const rows[] = {"%4T = mul(%1T, $0)",     "%5T = mul(%0T, $1)",  "%1T = add(%4T, %5T)",
+                                     "%6T = mul(%2T, $2)",     "%7T = mul(%0T, $3)",  "%8T = mul(%7T, %0T)",
+                                     "%2T = add(%6T, %8T)",    "%9T = div(%1T, $4)",  "%10T = mul(%9T, $5)",
+                                     "%11T = div(%2T, $6)",    "%12T = sqrt(%11T)",   "%13T = add(%12T, $7)",
+                                     "%14T = div(%10T, %13T)", "%3T = sub(%3T, %14T)"};
+  make_vectors(n, dtype, 4, 15, sizeof rows / sizeof *rows, rows, g);
 }
 
 HR_TEST(divisions_are_in_the_loop_that_reads_memory) {
@@ -432,6 +438,28 @@ HR_TEST(divisions_are_in_the_loop_that_reads_memory) {
   batch_check(&b, 0, COUNT, programs);
   HR_ASSERT_EQ(b.emitted, b.kernels);
   HR_ASSERT_EQ(b.stages, COUNT);
+  free(programs);
+  batch_fini(&b);
+}
+
+/* Sines and remainders have a short form, whose loop tests operands that another loop has stored. */
+HR_TEST(operations_with_short_forms_have_quotients_and_roots_as_operands) {
+  static const char *const all[][3] = {{"%3T = div(%0T, %1T)", "%2T = sin(%3T)", NULL},
+                                       {"%3T = sqrt(%0T)", "%2T = cos(%3T)", NULL},
+                                       {"%3T = reciprocal(%0T)", "%4T = rsqrt(%3T)", "%2T = tan(%4T)"},
+                                       {"%3T = div(%0T, %1T)", "%2T = remainder(%3T, %1T)", NULL},
+                                       {"%3T = sin(%0T)", "%4T = div(%3T, %1T)", "%2T = cos(%4T)"}};
+  enum { COUNT = sizeof all / sizeof *all };
+  if (!hr__has_compiler()) {
+    return;
+  }
+  batch b = {.texts = &texts, .shows = getenv("HEADRACE_TEST_SHOW") != NULL};
+  generated *programs = calloc(COUNT, sizeof *programs);
+  for (int i = 0; i < COUNT; ++i) {
+    make_vectors(3000, HR_DTYPE_F32, 3, 5, all[i][2] != NULL ? 3 : 2, all[i], &programs[i]);
+  }
+  batch_check(&b, 0, COUNT, programs);
+  HR_ASSERT_EQ(b.emitted, b.kernels);
   free(programs);
   batch_fini(&b);
 }
