@@ -195,6 +195,8 @@ typedef enum hr_op {
                                          * b; c is the key */
   HR_OP_SAMPLE_GAMMA,                   /* sample of the gamma distribution with shape a and scale 1; b is the key */
   HR_OP_PHILOX_BITS,                    /* 63 random bits */
+  HR_OP_PHILOX_WORDS,                   /* word a of Philox 4x32-10 with the key b and the counter c + 2^64 d; in 64
+                                         * bits words 2a and, as the upper half, 2a + 1 */
   HR_OP_THREEFRY_FIRST,                 /* the first word of the block that Threefry 2x32-20 makes of the words c and d
                                          * with the key a and b */
   HR_OP_THREEFRY_SECOND,                /* the second word of that block */

@@ -114,16 +114,20 @@ bool hr__emit_is_run(const hr__emitter *e, const hr_instr *instr) {
     return false;
   }
   const hr_instr *numbering = numbering_of(e->kernel, instr);
-  bool is_seeded_once = instr->sources[1].kind == HR_SOURCE_SCALAR && instr->sources[2].kind == HR_SOURCE_SCALAR;
+  bool is_seeded_once = true;
+  for (int s = 1; s < instr->source_count; ++s) {
+    is_seeded_once &= hr__emit_source_is_uniform(e, &instr->sources[s]);
+  }
   return is_seeded_once && numbering != NULL && e->axes[numbering->access].lie == HR__LIE_DIRECT;
 }
 
 void hr__emit_run(hr__emitter *e, const hr_instr *instr, const char *count) {
-  HR__EMIT(e, "hr_%s_%s_run(t%d, p%d, %s, ", hr_class_name(instr->cls), hr_op_table(instr->op)->name, instr->dst,
+  HR__EMIT(e, "hr_%s_%s_run(t%d, p%d, %s", hr_class_name(instr->cls), hr_op_table(instr->op)->name, instr->dst,
            numbering_of(e->kernel, instr)->access, count);
-  hr__emit_source(e, instr, 1);
-  HR__EMIT(e, ", ");
-  hr__emit_source(e, instr, 2);
+  for (int s = 1; s < instr->source_count; ++s) {
+    HR__EMIT(e, ", ");
+    hr__emit_source(e, instr, s);
+  }
   HR__EMIT(e, ");\n");
 }
 

@@ -142,8 +142,8 @@ void hr__emit_pointer(hr__emitter *e, int access, const hr_dims *dims, int begin
 /* True if an instruction is a loop of its own from or to dense blocks: copies of an access, rounding to f16, random
  * numbers. */
 bool hr__emit_is_copied(const hr__emitter *e, const hr_instr *instr);
-/* True if an instruction makes random numbers of elements that are consecutive within a block; emits a block of
- * them. */
+/* True if an instruction makes random numbers of elements that are consecutive within a block, with the same seeds;
+ * emits a block of them. */
 bool hr__emit_is_run(const hr__emitter *e, const hr_instr *instr);
 void hr__emit_run(hr__emitter *e, const hr_instr *instr, const char *count);
 /* Rounds a block to f16. */
@@ -165,6 +165,8 @@ typedef struct hr__emit_block {
 
 /* Finds registers whose value is the same for a whole block. Call once; instructions in order. */
 void hr__emit_find_uniform(hr__emitter *e);
+/* True for scalars and such registers. */
+bool hr__emit_source_is_uniform(const hr__emitter *e, const hr_source *source);
 /* Makes copies, and conversions that change nothing, aliases of a register. */
 void hr__emit_find_aliases(hr__emitter *e);
 /* Writes the statements of a phase's uniform instructions. */

@@ -356,8 +356,8 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
     units = d <= t.first ? units * unit_count(&t, &e->kept, d) : units;
     units = e->kept.dims[d] == 0 ? 0 : units;
   }
-  HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   hr__emit_find_uniform(e);
+  HR_RETURN_IF_ERROR(hr__emit_worth(e, 0));
   snprintf(t.all.text, sizeof t.all.text, "%lld", e->kept.rank == 0 ? 1 : (long long)e->kept.dims[t.first]);
   bool is_cut = t.first == 0 && e->kept.rank > 0 && e->kept.dims[0] != t.piece && e->kept.dims[0] % t.piece != 0;
   if (t.along < 0 && is_cut) {

@@ -682,8 +682,8 @@ hr_status hr__emit_rows(hr__emitter *e, const char *name, hr_emission *out_emiss
   }
   r.chunks = hr_divide_up(r.elements, HR_REDUCE_CHUNK);
   r.is_split = r.count > 0 && shall_split(&r);
-  HR_RETURN_IF_ERROR(hr__emit_worth(e, r.elements));
   hr__emit_find_uniform(e);
+  HR_RETURN_IF_ERROR(hr__emit_worth(e, r.elements));
   if (!(r.is_split ? find_turns(&r) : find_row_turns(&r)) || !place_parts(&r)) {
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "emit: no memory for kernel %s", name);
   }

@@ -39,7 +39,7 @@ static bool is_element(const hr_instr *instr, int phase) {
 
 /* ---- uniform values ---- */
 
-static bool source_is_uniform(const hr__emitter *e, const hr_source *source) {
+bool hr__emit_source_is_uniform(const hr__emitter *e, const hr_source *source) {
   return source->kind != HR_SOURCE_REGISTER || e->values[hr__emit_resolve(e, source->index)].is_uniform;
 }
 
@@ -106,7 +106,7 @@ void hr__emit_find_uniform(hr__emitter *e) {
     hr__emit_value *value = &e->values[instr->dst];
     bool is_uniform = true;
     for (int s = 0; s < instr->source_count; ++s) {
-      is_uniform &= source_is_uniform(e, &instr->sources[s]);
+      is_uniform &= hr__emit_source_is_uniform(e, &instr->sources[s]);
     }
     if (instr->access >= 0) {
       is_uniform = e->axes[instr->access].lie == HR__LIE_UNIFORM;
@@ -154,7 +154,7 @@ void hr__emit_uniform(hr__emitter *e, int phase, hr_level level) {
         hr__emit_statement(e, instr);
       }
     } else if (is_uniform_store) {
-      if (!source_is_uniform(e, &instr->sources[0]) || e->kernel->accesses[instr->access].bound_count > 0) {
+      if (!hr__emit_source_is_uniform(e, &instr->sources[0]) || e->kernel->accesses[instr->access].bound_count > 0) {
         e->status = e->status != HR_OK ? e->status : hr__emit_unable(e->kernel, "a store of one element");
       }
       hr__emit_store(e, instr, "0");

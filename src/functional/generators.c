@@ -9,61 +9,16 @@
 #include "base/integer.h"
 #include "functional/formula.h"
 
-enum { SHAPE, DTYPE, ALGORITHM, WORDS = 4 };
+enum { SHAPE, DTYPE, ALGORITHM };
 
+/* Of Threefry. */
 typedef struct block {
-  const hr_tensor *words[WORDS]; /* u32 */
-  const hr_tensor *keys[2];      /* u32, without dims */
+  const hr_tensor *words[2]; /* u32 */
+  const hr_tensor *keys[2];  /* u32, without dims */
 } block;
 
-static const hr_tensor * xor
-    (hr__formula * f, const hr_tensor *x, const hr_tensor *y) { return hr__binary(f, HR_OP_BIT_XOR, x, y); }
-
-    static const hr_tensor *upper_half(hr__formula *f, const hr_tensor *x) {
+static const hr_tensor *upper_half(hr__formula *f, const hr_tensor *x) {
   return hr__as_dtype(f, hr__binary(f, HR_OP_SHIFT_RIGHT, x, hr__integer(f, 32)), HR_DTYPE_U32);
-}
-
-static const hr_tensor *number(hr__formula *f, uint32_t value) {
-  return hr__number(f, hr_scalar_u64(value));
-}
-
-/* ---- Philox ---- */
-
-enum { PHILOX_ROUNDS = 10, PHILOX_STEP = 5 };
-
-static void philox(hr__formula *f, block *b, int first) {
-  for (int i = first; i < first + PHILOX_STEP && !hr__formula_failed(f); ++i) {
-    const hr_tensor *p = hr__times(f, hr__as_dtype(f, b->words[0], HR_DTYPE_U64), number(f, 0xD2511F53));
-    const hr_tensor *q = hr__times(f, hr__as_dtype(f, b->words[2], HR_DTYPE_U64), number(f, 0xCD9E8D57));
-    b->words[0] = xor(f, xor(f, upper_half(f, q), b->words[1]), b->keys[0]);
-    b->words[2] = xor(f, xor(f, upper_half(f, p), b->words[3]), b->keys[1]);
-    b->words[1] = hr__as_dtype(f, q, HR_DTYPE_U32);
-    b->words[3] = hr__as_dtype(f, p, HR_DTYPE_U32);
-    b->keys[0] = hr__plus(f, b->keys[0], number(f, 0x9E3779B9));
-    b->keys[1] = hr__plus(f, b->keys[1], number(f, 0xBB67AE85));
-  }
-}
-
-/* Some rounds of Philox on a block, in a formula of their own, so that the number of steps stays bounded. */
-static void run_rounds(hr__formula *f, int first, block *b) {
-  enum { RESULTS = WORDS + 2 };
-  hr_tensor results[RESULTS] = {0};
-  hr__function_call inner = *f->call;
-  inner.output = results, inner.output_count = RESULTS;
-  if (hr__formula_failed(f)) {
-    return;
-  }
-  hr__formula part;
-  hr__formula_begin(&part, &inner);
-  philox(&part, b, first);
-  const hr_tensor *kept[RESULTS] = {b->words[0], b->words[1], b->words[2], b->words[3], b->keys[0], b->keys[1]};
-  hr__formula_fail(f, hr__formula_finish(&part, RESULTS, kept));
-  for (int i = 0; i < RESULTS; ++i) {
-    const hr_tensor **to = i < WORDS ? &b->words[i] : &b->keys[i - WORDS];
-    hr_tensor *view = hr__view(f, &results[i]);
-    *to = view != NULL ? view : *to;
-    hr_buffer_release(results[i].buffer);
-  }
 }
 
 /* ---- Threefry ---- */
@@ -126,13 +81,9 @@ static const hr_tensor *steps_of(hr__formula *f, int64_t count, int rank, const 
   return hr__formula_failed(f) ? line : hr__as_dims(f, line, rank, dims);
 }
 
-static block block_of(hr__formula *f, const counter *at, bool has_high) {
-  const hr_tensor *low = hr__as_dtype(f, at->low, HR_DTYPE_U32);
-  block b = {{low, upper_half(f, at->low), low, low}, {hr__as_dtype(f, at->key, HR_DTYPE_U32), upper_half(f, at->key)}};
-  if (has_high) {
-    b.words[2] = hr__as_dtype(f, at->high, HR_DTYPE_U32), b.words[3] = upper_half(f, at->high);
-  }
-  return b;
+static block block_of(hr__formula *f, const counter *at) {
+  return (block){{hr__as_dtype(f, at->low, HR_DTYPE_U32), upper_half(f, at->low)},
+                 {hr__as_dtype(f, at->key, HR_DTYPE_U32), upper_half(f, at->key)}};
 }
 
 /* Tensors of the same dims one after the other along a new dim. */
@@ -157,21 +108,13 @@ typedef struct request {
 } request;
 
 static const hr_tensor *philox_bits(hr__formula *f, const request *r, const counter *c, int64_t *out_used) {
-  int64_t blocks = hr_divide_up(r->is_wide ? 2 * r->count : r->count, 4);
-  counter at = moved(f, c, steps_of(f, blocks, 1, &blocks), true);
-  block b = block_of(f, &at, true);
-  for (int i = 0; i < PHILOX_ROUNDS; i += PHILOX_STEP) {
-    run_rounds(f, i, &b);
+  const hr_tensor *high = c->high != NULL ? c->high : c->key;
+  const hr_tensor *inputs[4] = {hr__counted(f, r->count, 1, 0), c->key, c->low, high};
+  *out_used = hr_divide_up(r->is_wide ? 2 * r->count : r->count, 4);
+  if (!hr__formula_failed(f)) {
+    inputs[0] = hr__as_dims(f, inputs[0], r->rank, r->dims);
   }
-  *out_used = blocks;
-  const hr_tensor *pairs[2];
-  for (int i = 0; r->is_wide && i < 2; ++i) {
-    pairs[i] = as_wide(f, b.words[2 * i], b.words[2 * i + 1]);
-  }
-  int64_t all = blocks * (r->is_wide ? 2 : 4);
-  const hr_tensor *numbers = r->is_wide ? joined(f, 2, pairs, 1) : joined(f, WORDS, b.words, 1);
-  numbers = hr__part(f, hr__as_dims(f, numbers, 1, &all), 0, 0, r->count);
-  return hr__as_dims(f, numbers, r->rank, r->dims);
+  return hr__step(f, HR_OP_PHILOX_WORDS, NULL, 4, inputs, r->is_wide ? HR_DTYPE_U64 : HR_DTYPE_U32);
 }
 
 /* The first even dim, or else the first one of the largest size. */
@@ -198,7 +141,7 @@ static const hr_tensor *threefry_bits(hr__formula *f, const request *r, const co
   }
   *out_used = count;
   counter at = moved(f, c, steps_of(f, count, rank, dims), false);
-  block b = block_of(f, &at, false);
+  block b = block_of(f, &at);
   threefry(f, &b);
   if (r->is_wide) {
     return hr__as_dims(f, as_wide(f, b.words[0], b.words[1]), r->rank, r->dims);

@@ -441,6 +441,29 @@ HR_TEST(random_numbers_depend_on_the_element_alone) {
   }
 }
 
+/* Seeds from memory: the same for all elements, which are runs, or one for each row. */
+HR_TEST(words_of_a_counter_in_memory) {
+  int64_t dims[] = {3, 500}, strides[] = {500, 1};
+  for (int64_t step = 0; step < 2; ++step) {
+    kernel_maker m;
+    make_begin(&m, 2, dims, 0, 0);
+    int state = make_arg(&m), y = make_arg(&m), sources[4];
+    sources[0] = make_index(&m, 0, 0, strides);
+    for (int s = 1; s < 4; ++s) {
+      sources[s] = make_load(&m, 0, state, HR_DTYPE_I64, s - 1, (int64_t[]){3 * step, 0});
+    }
+    make_store(&m, 0, y, HR_DTYPE_U32, 0, strides, make_op(&m, 0, HR_OP_PHILOX_WORDS, HR_CLASS_U32, 4, sources));
+    int64_t seeds[] = {7, -5, 3, 8, -1, -1, 9, 0, 0};
+    uint32_t *words = guarded(sizeof *words * 1500);
+    run_all(&m, (void *[]){seeds, words}, NULL, 1, sizeof *words * 1500);
+    for (int64_t i = 0; i < 1500; ++i) {
+      const int64_t *mine = seeds + i / 500 * 3 * step;
+      HR_ASSERT_EQ(words[i], hr_u32_philox_words(i, mine[0], mine[1], mine[2]));
+    }
+    free_guarded(words);
+  }
+}
+
 /* ---- rows and columns ---- */
 
 /* softmax over dim 1 of [rows, count, inner]. */

@@ -242,7 +242,7 @@ def words(algorithm, state, shape, bits):
 
 
 @pytest.mark.parametrize("algorithm", ["philox", "threefry"])
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (3, 4), (2, 3, 3), (0, 3)])
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (3, 4), (2, 3, 3), (0, 3), (7, 59)])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int32"])
 def test_generators(algorithm, shape, dtype):
     for state in ([0, 0], [0x9ABCDEF012345678, 0xFFFFFFFFFFFFFFFE], [7, 0xFFFFFFFFFFFFFFFF, 5]):

@@ -30,7 +30,7 @@ void htf_node_init(htf_node *node, const htf_kernel *kernel, tf_context *context
   node->first.next = NULL, node->first.count = 0;
   tf_stream *stream = tf.GetStream(context, node->status);
   node->device = stream != NULL ? stream->device : NULL;
-  node->stream = NULL, node->scope = NULL, node->holds_commits = false;
+  node->stream = NULL, node->scope = NULL;
   if (!htf_keep(node, htf_status_of(node->status)) && !htf_keep(node, htf_check_process())) {
     node->stream = node->device->stream;
     (void)htf_keep(node, htf_note_step(node->device, tf.StepId(context), 1));
@@ -41,7 +41,7 @@ void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device,
   node->kernel = kernel, node->function = HR_FUNCTIONAL_NONE;
   node->context = NULL, node->status = NULL;
   node->device = device, node->stream = stream, node->scope = scope;
-  node->error = HR_OK, node->holds_commits = false;
+  node->error = HR_OK;
   node->chunk = &node->first;
   node->first.next = NULL, node->first.count = 0;
 }
@@ -68,18 +68,8 @@ hr_status htf_node_close(htf_node *node) {
   return node->error;
 }
 
-void htf_hold_commits(htf_node *node) {
-  if (node->context != NULL && node->stream != NULL && !node->holds_commits) {
-    hr_stream_hint(node->stream, HR_HINT_CALL_BEGINS);
-    node->holds_commits = true;
-  }
-}
-
 void htf_node_fini(htf_node *node) {
   release_chunks(node);
-  if (node->holds_commits) {
-    hr_stream_hint(node->stream, HR_HINT_CALL_ENDS);
-  }
   if (htf_fails(node->error, node->status)) {
     tf.OpKernelContext_Failure(node->context, node->status);
   }

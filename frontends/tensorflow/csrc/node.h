@@ -76,7 +76,6 @@ struct htf_node {
   hr_stream *stream; /* the device's, or a capture */
   htf_scope *scope;  /* NULL: of a kernel */
   hr_status error;
-  bool holds_commits; /* of the stream, until the kernel's end */
   htf_chunk *chunk;
   htf_chunk first;
 };
@@ -87,8 +86,6 @@ void htf_node_fini(htf_node *node);
 /* The same for a walk over a cluster's body. The end returns the error. */
 void htf_node_open(htf_node *node, const htf_kernel *kernel, htf_device *device, hr_stream *stream, htf_scope *scope);
 HR_MUST_USE hr_status htf_node_close(htf_node *node);
-/* The stream commits nothing until the end of the kernel, so that temporaries are dead by then. No effect in a walk. */
-void htf_hold_commits(htf_node *node);
 
 /* Values that come from now on are in chunks before the one that is returned. */
 htf_chunk *htf_node_mark(htf_node *node);

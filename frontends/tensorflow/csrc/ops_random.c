@@ -8,7 +8,7 @@
 #include "draws.h"
 #include "slots.h"
 
-enum { PHILOX = 1, AUTO_SELECT = 3, HELD_COUNT = 1 << 20 };
+enum { PHILOX = 1, AUTO_SELECT = 3 };
 
 static void check_algorithm(htf_node *node, int input) {
   int64_t algorithm = htf_host_scalar(node, input);
@@ -28,14 +28,10 @@ static htf_value word(htf_node *node, uint64_t number) {
                   ATTRIBUTES(htf_attr_ints(&one, 1), htf_attr_dtype(HR_DTYPE_U64)));
 }
 
-/* A draw of many numbers has some hundred operations. A commit among them would give memory to the live temporaries. */
-static htf_value generate(htf_node *node, htf_value state, int64_t count, hr_dtype dtype) {
-  if (count >= HELD_COUNT) {
-    htf_hold_commits(node);
-  }
+static htf_value generate(htf_node *node, htf_value state, int rank, const int64_t *dims, hr_dtype dtype) {
   htf_value results[2];
   htf_call_many(node, HR_FUNCTIONAL_GENERATOR_BITS, INPUTS(state),
-                ATTRIBUTES(htf_attr_ints(&count, 1), htf_attr_dtype(dtype), htf_attr_text("philox")), 2, results);
+                ATTRIBUTES(htf_attr_ints(dims, rank), htf_attr_dtype(dtype), htf_attr_text("philox")), 2, results);
   return results[1];
 }
 
@@ -44,7 +40,7 @@ static htf_value generate(htf_node *node, htf_value state, int64_t count, hr_dty
 /* One block of the generator with a fixed key, whose counter is the seed: its words are the key and half the counter.
  */
 htf_value htf_state_of_seed(htf_node *node, htf_value seed) {
-  static const int64_t stride = 1, one = 1;
+  static const int64_t stride = 1, one = 1, words = 4;
   if (htf_has_failed(node)) {
     return seed;
   }
@@ -53,7 +49,7 @@ htf_value htf_state_of_seed(htf_node *node, htf_value seed) {
     return seed;
   }
   htf_value state = join(node, word(node, 0x02461e293ec8f720u), htf_cast(node, seed, HR_DTYPE_U64));
-  htf_value mixed = htf_call(node, HR_FUNCTIONAL_BITCAST, INPUTS(generate(node, state, 4, HR_DTYPE_U32)),
+  htf_value mixed = htf_call(node, HR_FUNCTIONAL_BITCAST, INPUTS(generate(node, state, 1, &words, HR_DTYPE_U32)),
                              ATTRIBUTES(htf_attr_dtype(HR_DTYPE_U64)));
   htf_value upper = htf_view(node, mixed, 1, &one, &stride, mixed->offset + 1);
   htf_value key = htf_view(node, mixed, 1, &one, &stride, mixed->offset);
@@ -115,10 +111,6 @@ htf_request htf_read_request(htf_node *node) {
   return asked;
 }
 
-static void output_numbers(htf_node *node, const htf_request *asked, htf_value numbers) {
-  htf_output(node, 0, htf_reshape(node, numbers, asked->rank, asked->dims));
-}
-
 /* True if the result has no elements, which is set. */
 bool htf_is_empty_request(htf_node *node, const htf_request *asked) {
   if (htf_has_failed(node) || asked->count > 0) {
@@ -131,45 +123,28 @@ bool htf_is_empty_request(htf_node *node, const htf_request *asked) {
   return true;
 }
 
-static htf_value with_bits(htf_node *node, hr_functional function, htf_value x, int64_t bits) {
-  return htf_call2(node, function, x, htf_number_of(node, hr_scalar_i64(bits)));
-}
-
-/* The bits of numbers in [1, 2): a random mantissa behind the exponent of 1. */
-static htf_value mantissa_of(htf_node *node, htf_value bits, hr_dtype dtype) {
-  switch (dtype) {
-    case HR_DTYPE_F16:
-      return with_bits(node, HR_FUNCTIONAL_BITWISE_OR, with_bits(node, HR_FUNCTIONAL_BITWISE_AND, bits, 0x3ff), 0x3c00);
-    case HR_DTYPE_BF16:
-      return with_bits(node, HR_FUNCTIONAL_BITWISE_OR, with_bits(node, HR_FUNCTIONAL_BITWISE_AND, bits, 0x7f), 0x3f80);
-    case HR_DTYPE_F32:
-      return with_bits(node, HR_FUNCTIONAL_BITWISE_OR, with_bits(node, HR_FUNCTIONAL_BITWISE_AND, bits, 0x7fffff),
-                       0x3f800000);
-    default: { /* the first word has the upper bits */
-      htf_value upper = with_bits(node, HR_FUNCTIONAL_BITWISE_LEFT_SHIFT,
-                                  with_bits(node, HR_FUNCTIONAL_BITWISE_AND, bits, 0xfffff), 32);
-      htf_value lower = with_bits(node, HR_FUNCTIONAL_BITWISE_RIGHT_SHIFT, bits, 32);
-      return with_bits(node, HR_FUNCTIONAL_BITWISE_OR, htf_call2(node, HR_FUNCTIONAL_BITWISE_OR, upper, lower),
-                       0x3ff0000000000000);
-    }
-  }
-}
-
 static hr_dtype bits_of(hr_dtype dtype) {
-  size_t size = hr_dtype_size(dtype);
-  return size == 2 ? HR_DTYPE_U16 : size == 4 ? HR_DTYPE_U32 : HR_DTYPE_U64;
+  return hr_dtype_size(dtype) == 8 ? HR_DTYPE_U64 : HR_DTYPE_U32;
 }
 
-/* Numbers in [0, 1). */
-static htf_value uniform(htf_node *node, htf_value state, int64_t count, hr_dtype dtype) {
-  htf_value bits = mantissa_of(node, generate(node, state, count, bits_of(dtype)), dtype);
-  htf_value numbers = htf_call(node, HR_FUNCTIONAL_BITCAST, INPUTS(bits), ATTRIBUTES(htf_attr_dtype(dtype)));
-  return htf_subtract(node, numbers, htf_number(node, 1));
+/* Numbers in [0, 1): random mantissas behind the exponent of 1, less 1. */
+static htf_value uniform(htf_node *node, htf_value state, int rank, const int64_t *dims, hr_dtype dtype) {
+  const bool is_wide = dtype == HR_DTYPE_F64;
+  const int digits = is_wide ? 52 : dtype == HR_DTYPE_F32 ? 23 : dtype == HR_DTYPE_F16 ? 10 : 7;
+  htf_value bits = generate(node, state, rank, dims, is_wide ? HR_DTYPE_U64 : HR_DTYPE_U32);
+  if (is_wide) { /* the first word has the upper bits */
+    htf_value half = htf_number_of(node, hr_scalar_i64(32));
+    bits = htf_call2(node, HR_FUNCTIONAL_BITWISE_OR, htf_call2(node, HR_FUNCTIONAL_BITWISE_LEFT_SHIFT, bits, half),
+                     htf_call2(node, HR_FUNCTIONAL_BITWISE_RIGHT_SHIFT, bits, half));
+  }
+  htf_value mask = htf_number_of(node, hr_scalar_i64(((int64_t)1 << digits) - 1));
+  htf_value mantissa = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_BITWISE_AND, bits, mask), dtype);
+  return htf_multiply(node, mantissa, htf_number(node, ldexp(1, -digits)));
 }
 
 static void output_uniform(htf_node *node, htf_request asked) {
   if (!htf_is_empty_request(node, &asked)) {
-    output_numbers(node, &asked, uniform(node, asked.state, asked.count, asked.dtype));
+    htf_output(node, 0, uniform(node, asked.state, asked.rank, asked.dims, asked.dtype));
   }
 }
 
@@ -190,7 +165,8 @@ static void output_normal(htf_node *node, htf_request asked) {
     return;
   }
   hr_dtype dtype = asked.dtype == HR_DTYPE_F64 ? HR_DTYPE_F64 : HR_DTYPE_F32;
-  htf_value numbers = uniform(node, asked.state, asked.count + asked.count % 2, dtype);
+  const int64_t count = asked.count + asked.count % 2;
+  htf_value numbers = uniform(node, asked.state, 1, &count, dtype);
   htf_value u = htf_call2(node, HR_FUNCTIONAL_MAXIMUM, half_of(node, numbers, 0), htf_number(node, 1e-7));
   htf_value turn = htf_cast(node, half_of(node, numbers, 1), HR_DTYPE_F64); /* TensorFlow's product is one of f64 */
   htf_value angle = htf_cast(node, htf_multiply(node, turn, htf_number(node, 2 * M_PI)), dtype);
@@ -199,7 +175,7 @@ static void output_normal(htf_node *node, htf_request asked) {
   htf_value sine = htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_SIN, angle), radius);
   htf_value cosine = htf_multiply(node, htf_call1(node, HR_FUNCTIONAL_COS, angle), radius);
   htf_value both = htf_call(node, HR_FUNCTIONAL_STACK, INPUTS(sine, cosine), ATTRIBUTES(htf_attr_int(1)));
-  output_numbers(node, &asked, htf_cast(node, both, asked.dtype));
+  htf_output(node, 0, htf_cast(node, htf_reshape(node, both, asked.rank, asked.dims), asked.dtype));
 }
 
 void htf_random_normal(htf_node *node) {
@@ -217,9 +193,9 @@ static void output_integers(htf_node *node, htf_request asked, int bounds) {
     return;
   }
   htf_value range = htf_number_of(node, hr_scalar_u64((uint64_t)high - (uint64_t)low));
-  htf_value bits = generate(node, asked.state, asked.count, bits_of(asked.dtype));
+  htf_value bits = generate(node, asked.state, asked.rank, asked.dims, bits_of(asked.dtype));
   htf_value inside = htf_cast(node, htf_call2(node, HR_FUNCTIONAL_REMAINDER, bits, range), asked.dtype);
-  output_numbers(node, &asked, htf_add(node, inside, htf_number_of(node, hr_scalar_i64(low))));
+  htf_output(node, 0, htf_add(node, inside, htf_number_of(node, hr_scalar_i64(low))));
 }
 
 void htf_random_uniform_int(htf_node *node) {
@@ -229,8 +205,8 @@ void htf_random_uniform_int(htf_node *node) {
 /* All numbers of the dtype. */
 static void output_full_int(htf_node *node, htf_request asked) {
   if (!htf_is_empty_request(node, &asked)) {
-    htf_value bits = generate(node, asked.state, asked.count, bits_of(asked.dtype));
-    output_numbers(node, &asked, htf_cast(node, bits, asked.dtype));
+    htf_value bits = generate(node, asked.state, asked.rank, asked.dims, bits_of(asked.dtype));
+    htf_output(node, 0, htf_cast(node, bits, asked.dtype));
   }
 }
 

@@ -148,6 +148,22 @@ def test_memory_stats():
         assert headrace_tensorflow.memory_stats()["allocated_bytes"] >= 4 << 20
 
 
+def test_uniform_numbers_take_no_temporaries():
+    code = """
+import headrace_tensorflow, tensorflow as tf
+memory = headrace_tensorflow.memory_stats
+tf.constant(1.0).numpy()
+for bounds in [(0, 1, tf.bfloat16), (-1, 1, tf.float32), (None, None, tf.uint32), (0, 1, tf.float64), (3, 9, tf.int64)]:
+    before = memory()["allocated_bytes"]
+    x = tf.random.stateless_uniform([1 << 20], (1, 2), *bounds)
+    tf.cast(x[:3], tf.float32).numpy()
+    excess = memory()["allocated_bytes_peak"] - before - (x.dtype.size << 20)
+    assert excess < 1 << 20, (x.dtype, excess)
+    del x
+"""
+    subprocess.run([sys.executable, "-c", code], env=os.environ, check=True, timeout=300)
+
+
 def test_memory_info():
     """TensorFlow's own counters, of which it knows nothing itself."""
     with tf.device(DEVICE):

@@ -386,7 +386,7 @@ def _(rng, dtype, name):
 @case("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2")
 @case("StatelessRandomUniformIntV2", "StatelessRandomUniformFullIntV2")
 def _(rng, dtype):
-    for dims in [(), (7,), (3, 5), (0, 2), (1001,)]:
+    for dims in [(), (7,), (3, 5), (0, 2), (1001,), (5, 67, 301)]:
         words = rng.integers(0, 2**63, 3).astype("uint64")
         words[1] |= np.uint64(2**32 - 2)  # its lower half overflows
         yield {"shape": np.array(dims, "int32"), "key": words[:1], "counter": words[1:], "alg": 1}

@@ -70,6 +70,8 @@ typedef union value {
 #define CASE_SEEDED(op_, ...)                              \
   case op_: {                                              \
     int64_t a = in[0].i64, b = in[1].i64, c = in[2].i64;   \
+    int64_t d = in[3].i64;                                 \
+    (void)d;                                               \
     out->CLS = (__VA_ARGS__);                              \
   } break;
 

@@ -480,4 +480,9 @@ HR_TEST(random_numbers_are_philox) {
   }
   HR_ASSERT_EQ(bits[0], (int64_t)(((uint64_t)words[0] << 32 | words[1]) >> 1));
   HR_ASSERT_EQ(bits[1], (int64_t)(((uint64_t)words[2] << 32 | words[3]) >> 1));
+  uint32_t all[4];
+  HR_ASSERT_OK(evaluate("buffer %0 32 live\nbuffer %1 16 live\nscalar $0 i64\nscalar $1 i64\n"
+                        "%1:u32[4]{1}+0 = philox_words(%0:i64[4]{1}+0, $0, $0, $1)",
+                        (void *[]){element, all}, zeros));
+  HR_ASSERT_BYTES_EQ(all, words, sizeof words);
 }

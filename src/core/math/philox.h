@@ -68,12 +68,20 @@ HR_VMATH_FN hr_philox_block hr_philox(uint64_t index, uint64_t offset, uint64_t 
   return block;
 }
 
+/* The block that many blocks behind a counter of 128 bits. */
+HR_VMATH_FN hr_philox_block hr__philox_behind(uint64_t blocks, uint64_t key, uint64_t low, uint64_t high) {
+  uint64_t index = low + blocks;
+  return hr_philox(index, high + (index < low), key);
+}
+
 /* Element `element` of the sequence of 32-bit words. */
-HR_VMATH_FN uint32_t hr_philox_word(uint64_t element, uint64_t seed, uint64_t offset) {
-  hr_philox_block block = hr_philox(element >> 2, offset, seed);
+HR_VMATH_FN uint32_t hr__philox_word_of(hr_philox_block block, uint64_t element) {
   uint32_t low = (element & 1) ? block.word[1] : block.word[0];
   uint32_t high = (element & 1) ? block.word[3] : block.word[2];
   return (element & 2) ? high : low;
+}
+HR_VMATH_FN uint32_t hr_philox_word(uint64_t element, uint64_t seed, uint64_t offset) {
+  return hr__philox_word_of(hr_philox(element >> 2, offset, seed), element);
 }
 
 /* Element `element` of the sequence of 64-bit words; the first 32-bit word is the high half. */

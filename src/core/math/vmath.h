@@ -917,6 +917,29 @@ HR_VMATH_FN uint64_t hr_u64_philox_bits(int64_t element, int64_t seed, int64_t o
   return hr_philox_pair((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1;
 }
 
+/* Words of a generator with a key and a counter of 128 bits: one in the 32-bit classes, two in the others, of which the
+ * first one is the lower half. */
+HR_VMATH_FN uint32_t hr__philox_word_behind(int64_t element, int64_t key, int64_t low, int64_t high) {
+  const uint64_t blocks = (uint64_t)element >> 2;
+  return hr__philox_word_of(hr__philox_behind(blocks, (uint64_t)key, (uint64_t)low, (uint64_t)high), (uint64_t)element);
+}
+HR_VMATH_FN uint64_t hr__philox_two_of(hr_philox_block block, uint64_t element) {
+  const uint64_t pair = hr__philox_pair_of(block, element);
+  return pair << 32 | pair >> 32;
+}
+HR_VMATH_FN uint64_t hr__philox_two_behind(int64_t element, int64_t key, int64_t low, int64_t high) {
+  const uint64_t blocks = (uint64_t)element >> 1;
+  return hr__philox_two_of(hr__philox_behind(blocks, (uint64_t)key, (uint64_t)low, (uint64_t)high), (uint64_t)element);
+}
+#define HR__PHILOX_WORDS(cls, T, NUMBER)                                                           \
+  HR_VMATH_FN T hr_##cls##_philox_words(int64_t element, int64_t key, int64_t low, int64_t high) { \
+    return (T)NUMBER(element, key, low, high);                                                     \
+  }
+HR__PHILOX_WORDS(i32, int32_t, hr__philox_word_behind)
+HR__PHILOX_WORDS(u32, uint32_t, hr__philox_word_behind)
+HR__PHILOX_WORDS(i64, int64_t, hr__philox_two_behind)
+HR__PHILOX_WORDS(u64, uint64_t, hr__philox_two_behind)
+
 /* Threefry 2x32 with 20 rounds (Salmon et al., see philox.h) of the lower 32 bits of each number. */
 typedef struct hr__threefry_block {
   uint32_t first, second;

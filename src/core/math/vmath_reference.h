@@ -230,66 +230,81 @@ REF_FN void ref_threefry(const uint32_t key[2], uint32_t block[2]) {
   }
 }
 
-#define REF_INTEGER(cls, T, U, BITS, LOWEST, HIGHEST, RANDOM)                        \
-  REF_FN T ref_##cls##_lowest(void) {                                                \
-    return LOWEST;                                                                   \
-  }                                                                                  \
-  REF_FN T ref_##cls##_highest(void) {                                               \
-    return HIGHEST;                                                                  \
-  }                                                                                  \
-  REF_FN T ref_##cls##_div_trunc(T a, T b) {                                         \
-    return b == 0 ? 0 : (T)((ref_wide)a / b);                                        \
-  }                                                                                  \
-  REF_FN T ref_##cls##_fmod(T a, T b) {                                              \
-    return b == 0 ? 0 : (T)((ref_wide)a % b);                                        \
-  }                                                                                  \
-  REF_FN T ref_##cls##_div_floor(T a, T b) {                                         \
-    return b == 0 ? 0 : (T)ref_wide_floor_div(a, b);                                 \
-  }                                                                                  \
-  REF_FN T ref_##cls##_remainder(T a, T b) {                                         \
-    return b == 0 ? 0 : (T)((ref_wide)a - ref_wide_floor_div(a, b) * b);             \
-  }                                                                                  \
-  REF_FN T ref_##cls##_pow(T a, T b) {                                               \
-    U power = 1;                                                                     \
-    if ((ref_wide)b < 0) {                                                           \
-      return a == 1 ? 1 : (ref_wide)a == -1 ? (b % 2 != 0 ? (T)-1 : 1) : 0;          \
-    }                                                                                \
-    for (int bit = BITS - 1; bit >= 0; --bit) {                                      \
-      power = (U)((unsigned __int128)power * power);                                 \
-      power = ((U)b >> bit & 1) != 0 ? (U)((unsigned __int128)power * (U)a) : power; \
-    }                                                                                \
-    return (T)power;                                                                 \
-  }                                                                                  \
-  REF_FN T ref_##cls##_gcd(T a, T b) {                                               \
-    ref_wide x = a < 0 ? -(ref_wide)a : a, y = b < 0 ? -(ref_wide)b : b;             \
-    for (ref_wide r; y != 0; x = y, y = r) {                                         \
-      r = x % y;                                                                     \
-    }                                                                                \
-    return (T)x;                                                                     \
-  }                                                                                  \
-  REF_FN T ref_##cls##_lcm(T a, T b) {                                               \
-    T g = ref_##cls##_gcd(a, b);                                                     \
-    T whole = g == 0 ? 0 : (T)((U)(a / g) * (U)b);                                   \
-    return (ref_wide)whole < 0 ? (T)(0 - (U)whole) : whole;                          \
-  }                                                                                  \
-  REF_FN T ref_##cls##_shift_left(T a, T b) {                                        \
-    return (U)b < BITS ? (T)((U)a << (U)b) : 0;                                      \
-  }                                                                                  \
-  REF_FN T ref_##cls##_shift_right(T a, T b) {                                       \
-    return (T)((ref_wide)a >> ((U)b < BITS ? (int)b : BITS));                        \
-  }                                                                                  \
-  REF_FN T ref_##cls##_philox_bits(int64_t element, int64_t seed, int64_t offset) {  \
-    return (T)(RANDOM((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);    \
-  }                                                                                  \
-  REF_FN T ref_##cls##_threefry_first(T a, T b, T c, T d) {                          \
-    uint32_t block[2] = {(uint32_t)c, (uint32_t)d};                                  \
-    ref_threefry((const uint32_t[2]){(uint32_t)a, (uint32_t)b}, block);              \
-    return (T)block[0];                                                              \
-  }                                                                                  \
-  REF_FN T ref_##cls##_threefry_second(T a, T b, T c, T d) {                         \
-    uint32_t block[2] = {(uint32_t)c, (uint32_t)d};                                  \
-    ref_threefry((const uint32_t[2]){(uint32_t)a, (uint32_t)b}, block);              \
-    return (T)block[1];                                                              \
+/* Word `number` of Philox behind a counter: the carry goes through all four of its words. */
+REF_FN uint64_t ref_philox_word(uint64_t number, uint64_t key, uint64_t low, uint64_t high) {
+  uint64_t words[4] = {(uint32_t)low, low >> 32, (uint32_t)high, high >> 32}, carry = number / 4;
+  for (int i = 0; i < 4; ++i) {
+    words[i] += (uint32_t)carry;
+    carry = (carry >> 32) + (words[i] >> 32);
+    words[i] = (uint32_t)words[i];
+  }
+  return hr_philox(words[1] << 32 | words[0], words[3] << 32 | words[2], key).word[number % 4];
+}
+
+#define REF_INTEGER(cls, T, U, BITS, LOWEST, HIGHEST, RANDOM)                                                     \
+  REF_FN T ref_##cls##_lowest(void) {                                                                             \
+    return LOWEST;                                                                                                \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_highest(void) {                                                                            \
+    return HIGHEST;                                                                                               \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_div_trunc(T a, T b) {                                                                      \
+    return b == 0 ? 0 : (T)((ref_wide)a / b);                                                                     \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_fmod(T a, T b) {                                                                           \
+    return b == 0 ? 0 : (T)((ref_wide)a % b);                                                                     \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_div_floor(T a, T b) {                                                                      \
+    return b == 0 ? 0 : (T)ref_wide_floor_div(a, b);                                                              \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_remainder(T a, T b) {                                                                      \
+    return b == 0 ? 0 : (T)((ref_wide)a - ref_wide_floor_div(a, b) * b);                                          \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_pow(T a, T b) {                                                                            \
+    U power = 1;                                                                                                  \
+    if ((ref_wide)b < 0) {                                                                                        \
+      return a == 1 ? 1 : (ref_wide)a == -1 ? (b % 2 != 0 ? (T)-1 : 1) : 0;                                       \
+    }                                                                                                             \
+    for (int bit = BITS - 1; bit >= 0; --bit) {                                                                   \
+      power = (U)((unsigned __int128)power * power);                                                              \
+      power = ((U)b >> bit & 1) != 0 ? (U)((unsigned __int128)power * (U)a) : power;                              \
+    }                                                                                                             \
+    return (T)power;                                                                                              \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_gcd(T a, T b) {                                                                            \
+    ref_wide x = a < 0 ? -(ref_wide)a : a, y = b < 0 ? -(ref_wide)b : b;                                          \
+    for (ref_wide r; y != 0; x = y, y = r) {                                                                      \
+      r = x % y;                                                                                                  \
+    }                                                                                                             \
+    return (T)x;                                                                                                  \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_lcm(T a, T b) {                                                                            \
+    T g = ref_##cls##_gcd(a, b);                                                                                  \
+    T whole = g == 0 ? 0 : (T)((U)(a / g) * (U)b);                                                                \
+    return (ref_wide)whole < 0 ? (T)(0 - (U)whole) : whole;                                                       \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_shift_left(T a, T b) {                                                                     \
+    return (U)b < BITS ? (T)((U)a << (U)b) : 0;                                                                   \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_shift_right(T a, T b) {                                                                    \
+    return (T)((ref_wide)a >> ((U)b < BITS ? (int)b : BITS));                                                     \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_philox_bits(int64_t element, int64_t seed, int64_t offset) {                               \
+    return (T)(RANDOM((uint64_t)element, (uint64_t)seed, (uint64_t)offset) >> 1);                                 \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_philox_words(int64_t element, int64_t key, int64_t low, int64_t high) {                    \
+    uint64_t number = (uint64_t)element * (BITS / 32), b = (uint64_t)key, c = (uint64_t)low, d = (uint64_t)high;  \
+    return (T)(ref_philox_word(number, b, c, d) | (BITS == 64 ? ref_philox_word(number + 1, b, c, d) << 32 : 0)); \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_threefry_first(T a, T b, T c, T d) {                                                       \
+    uint32_t block[2] = {(uint32_t)c, (uint32_t)d};                                                               \
+    ref_threefry((const uint32_t[2]){(uint32_t)a, (uint32_t)b}, block);                                           \
+    return (T)block[0];                                                                                           \
+  }                                                                                                               \
+  REF_FN T ref_##cls##_threefry_second(T a, T b, T c, T d) {                                                      \
+    uint32_t block[2] = {(uint32_t)c, (uint32_t)d};                                                               \
+    ref_threefry((const uint32_t[2]){(uint32_t)a, (uint32_t)b}, block);                                           \
+    return (T)block[1];                                                                                           \
   }
 
 REF_INTEGER(i32, int32_t, uint32_t, 32, INT32_MIN, INT32_MAX, hr_philox_word)

@@ -445,6 +445,23 @@ HR_TEST(philox_gives_the_published_words) {
   HR_ASSERT_EQ(hr_philox_pair(1, 0, 0), 0xbc57ac4c9b00dbd8);
 }
 
+/* Words of the counter low + 2^64 high, whose carry crosses the halves and the end. */
+HR_TEST(words_of_philox_continue_a_counter) {
+  static const int64_t counters[][2] = {{0, 0}, {-1, 5}, {-3, -1}, {INT64_MAX, 1}};
+  for (size_t k = 0; k < sizeof counters / sizeof *counters; ++k) {
+    const int64_t low = counters[k][0], high = counters[k][1], key = 0x299f31d0a4093822;
+    for (int64_t i = 0; i < 40; ++i) {
+      const uint64_t index = (uint64_t)low + (uint64_t)i / 4;
+      const bool carries = index < (uint64_t)low;
+      const uint32_t word = hr_philox(index, (uint64_t)high + carries, (uint64_t)key).word[i % 4];
+      HR_ASSERT_EQ(hr_u32_philox_words(i, key, low, high), word);
+      HR_ASSERT_EQ((uint32_t)hr_i32_philox_words(i, key, low, high), word);
+      HR_ASSERT_EQ((uint32_t)(hr_u64_philox_words(i / 2, key, low, high) >> (i % 2 * 32)), word);
+      HR_ASSERT_EQ((uint32_t)(hr_i64_philox_words(i / 2, key, low, high) >> (i % 2 * 32)), word);
+    }
+  }
+}
+
 /* The same file, threefry2x32 20. */
 HR_TEST(threefry_gives_the_published_words) {
   static const uint32_t known[][6] = {/* key, counter, words */
@@ -506,15 +523,16 @@ HR_TEST(normal_neighbours_are_independent) {
   }
 }
 
-#define CHECK_RUN(NAME, T)                                       \
-  for (int64_t e = 0; e < count; ++e) {                          \
-    T expected = NAME(first + e, 42, 7), *out = (T *)memory;     \
-    if (e == 0) {                                                \
-      memset(memory, 0x5a, sizeof memory);                       \
-      NAME##_run(out, first, count, 42, 7);                      \
-    }                                                            \
-    HR_ASSERT_BYTES_EQ(&out[e], &expected, sizeof expected);     \
-    HR_ASSERT_EQ(memory[(size_t)count * sizeof expected], 0x5a); \
+/* The seeds come last. */
+#define CHECK_RUN(NAME, T, ...)                                    \
+  for (int64_t e = 0; e < count; ++e) {                            \
+    T expected = NAME(first + e, __VA_ARGS__), *out = (T *)memory; \
+    if (e == 0) {                                                  \
+      memset(memory, 0x5a, sizeof memory);                         \
+      NAME##_run(out, first, count, __VA_ARGS__);                  \
+    }                                                              \
+    HR_ASSERT_BYTES_EQ(&out[e], &expected, sizeof expected);       \
+    HR_ASSERT_EQ(memory[(size_t)count * sizeof expected], 0x5a);   \
   }
 
 /* Runs that begin and end anywhere in a group have the bits of single numbers and write nothing past their end. */
@@ -522,13 +540,17 @@ HR_TEST(runs_of_random_numbers_are_the_single_ones) {
   static _Alignas(8) unsigned char memory[8 * 1024];
   for (int i = 0; i < 60; ++i) {
     int64_t first = i < 2 ? ((int64_t)1 << 40) - 70 : i * 7 % 131, count = i < 20 ? 1 + i : 13 * i;
-    CHECK_RUN(hr_f32_philox_uniform, float)
-    CHECK_RUN(hr_f32_philox_normal, float)
-    CHECK_RUN(hr_f64_philox_uniform, double)
-    CHECK_RUN(hr_f64_philox_normal, double)
-    CHECK_RUN(hr_i32_philox_bits, int32_t)
-    CHECK_RUN(hr_u32_philox_bits, uint32_t)
-    CHECK_RUN(hr_i64_philox_bits, int64_t)
-    CHECK_RUN(hr_u64_philox_bits, uint64_t)
+    CHECK_RUN(hr_f32_philox_uniform, float, 42, 7)
+    CHECK_RUN(hr_f32_philox_normal, float, 42, 7)
+    CHECK_RUN(hr_f64_philox_uniform, double, 42, 7)
+    CHECK_RUN(hr_f64_philox_normal, double, 42, 7)
+    CHECK_RUN(hr_i32_philox_bits, int32_t, 42, 7)
+    CHECK_RUN(hr_u32_philox_bits, uint32_t, 42, 7)
+    CHECK_RUN(hr_i64_philox_bits, int64_t, 42, 7)
+    CHECK_RUN(hr_u64_philox_bits, uint64_t, 42, 7)
+    CHECK_RUN(hr_i32_philox_words, int32_t, 42, -9, 3)
+    CHECK_RUN(hr_u32_philox_words, uint32_t, 42, -9, 3)
+    CHECK_RUN(hr_i64_philox_words, int64_t, 42, -9, 3)
+    CHECK_RUN(hr_u64_philox_words, uint64_t, 42, -9, 3)
   }
 }
