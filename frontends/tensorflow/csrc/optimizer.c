@@ -83,6 +83,7 @@ HTF_EXPORT void TF_InitGraph(tf_optimizer_registration *registration, tf_status 
   registration->passes->size_of = TF_STRUCT_SIZE(tf_optimizer_passes, pass);
   registration->passes->pass[TF_PASS_LAYOUT] = TF_PASS_OFF;
   registration->passes->pass[TF_PASS_REMAPPING] = TF_PASS_OFF;
+  registration->passes->pass[TF_PASS_MEMORY] = TF_PASS_OFF;
   registration->passes->pass[TF_PASS_SCOPED_ALLOCATOR] = TF_PASS_OFF;
   tf_optimizer *optimizer = registration->optimizer;
   optimizer->size_of = TF_STRUCT_SIZE(tf_optimizer, destroy);

@@ -221,7 +221,13 @@ typedef struct tf_optimizer_passes {
   void *reserved;
   int pass[19]; /* 0: as it is, 1: off, 2: on */
 } tf_optimizer_passes;
-enum { TF_PASS_OFF = 1, TF_PASS_LAYOUT = 12, TF_PASS_REMAPPING = 13, TF_PASS_SCOPED_ALLOCATOR = 18 };
+enum {
+  TF_PASS_OFF = 1,
+  TF_PASS_LAYOUT = 12,
+  TF_PASS_REMAPPING = 13,
+  TF_PASS_MEMORY = 17,
+  TF_PASS_SCOPED_ALLOCATOR = 18
+};
 
 typedef struct tf_optimizer {
   size_t size_of;

@@ -886,3 +886,14 @@ def test_reshape_without_elements(dims, new):
         here = function(tf.zeros(dims))
     with tf.device("CPU"):
         assert here.shape == tf.reshape(tf.zeros(dims), new).shape
+
+
+def test_sums_of_large_tensors():
+    """TensorFlow's pass that saves memory would make operations of them that have no kernel here."""
+    x = tf.ones((1 << 22,))
+
+    @tf.function
+    def total(x):
+        return tf.add_n([tf.sin(x * float(i)) for i in range(1, 21)])[:3]
+
+    np.testing.assert_allclose(total(x).numpy(), [sum(np.sin(i) for i in range(1, 21))] * 3, rtol=1e-4)
