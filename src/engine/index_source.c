@@ -2,7 +2,7 @@
  *
  *   i64 = copy(index)                    unless they are i64
  *   bad = (i64 < lower | i64 >= upper) [& i64 != except]
- *   worst = amax(where(bad, max(i64, INT64_MIN + 1), INT64_MIN))     without max if they are not i64
+ *   worst = amax(where(bad, max(i64, INT64_MIN + 1), INT64_MIN))     without max if they are of fewer bits
  */
 #include "engine/index_source.h"
 

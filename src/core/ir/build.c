@@ -515,7 +515,8 @@ void hr_emit_check_index(hr_builder *b, hr_operand index, int64_t extent, bool a
       index = hr_view_slice(b, index, d, 0, 1, 1);
     }
   }
-  bool may_be_least = index.dtype == HR_DTYPE_I64; /* it stands for none, and is reported as the next one */
+  /* The least integer stands for none, and is reported as the next one. */
+  bool may_be_least = index.dtype == HR_DTYPE_I64 || index.dtype == HR_DTYPE_U64;
   if (index.dtype != HR_DTYPE_I64) {
     index = hr_make1(b, HR_OP_COPY, HR_DTYPE_I64, index);
   }
