@@ -315,8 +315,8 @@ HR_TEST(sgemm_multiplies_in_panels) {
 /* 33 columns: none is left to a thread alone. */
 HR_TEST(sgemm_gives_the_same_bits_whatever_the_number_of_threads) {
   cases_begin(&hr__sgemm_provider);
-  const product all[] = {{0, {0}, 100, 283, 33}, {0, {0}, 1025, 79, 17}, {0, {0}, 33, 160, 200},
-                         {0, {0}, 49, 300, 47},  {0, {0}, 200, 500, 66}, {0, {0}, 300, 64, 270}};
+  const product all[] = {{0, {0}, 100, 283, 33}, {0, {0}, 1025, 79, 17}, {0, {0}, 33, 160, 200}, {0, {0}, 49, 300, 47},
+                         {0, {0}, 200, 500, 66}, {0, {0}, 300, 64, 270}, {0, {0}, 40, 800, 333}};
   for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED; ++b) {
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
       check_bits_of(&hr__sgemm_provider, (matrix_layout)b, &all[i], HR_DTYPE_F32);
@@ -854,17 +854,46 @@ HR_TEST(sgemm_settles_products_with_packed_weights) {
   op_case_end(&t);
 }
 
-/* Products of large weights, which are packed, have no limit. */
-HR_TEST(sgemm_takes_large_products_with_weights) {
+static bool supports_product(const product *q, bool writes) {
+  op_case t = product_case(&hr__sgemm_provider, q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+  t.writes_weights = writes;
+  op_case_node(&t);
+  bool is = op_case_is_supported(&t);
+  hr_program_fini(&t.program);
+  return is;
+}
+
+/* A primitive packs other weights once. */
+HR_TEST(sgemm_takes_large_products_but_those_of_weights_that_it_does_not_pack) {
   cases_begin(&hr__sgemm_provider);
-  const product q = {0, {0}, 128, 768, 50257};
-  for (int writes = 0; writes < 2; ++writes) {
-    op_case t =
-        product_case(&hr__sgemm_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
-    t.writes_weights = writes;
+  const product few = {0, {0}, 128, 768, 50257}, many = {0, {0}, 500, 768, 1000};
+  HR_ASSERT(supports_product(&few, true) && supports_product(&many, true));
+  HR_ASSERT_EQ(supports_product(&few, false), hr_cpu_has(HR_CPU_AVX512F));
+  HR_ASSERT(!supports_product(&many, false));
+}
+
+/* Right factors that nothing keeps: parts of the depth, ends of panels and vectors, strips, more and fewer requests
+ * than additions. Loops of our own multiply those with dense columns. */
+HR_TEST(sgemm_multiplies_right_factors_that_the_program_writes) {
+  static const product all[] = {{0, {0}, 50, 400, 350},   {0, {0}, 16, 129, 1100}, {0, {0}, 133, 1000, 200},
+                                {0, {0}, 384, 130, 1090}, {0, {0}, 17, 1153, 177}, {0, {0}, 385, 130, 1090}};
+  cases_begin(&hr__sgemm_provider);
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    for (int a = MATRIX_DENSE; a <= MATRIX_TRANSPOSED; ++a) {
+      for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+        op_case t = product_case(&hr__sgemm_provider, &all[i], HR_DTYPE_F32, (matrix_layout)a, (matrix_layout)b,
+                                 MATRIX_ROOM, (a + b) % 3 == 0 ? BIAS_ABSENT : BIAS_VECTOR);
+        t.writes_weights = true;
+        op_case_must_pass(&t);
+      }
+    }
+    op_case t = product_case(&hr__sgemm_provider, &all[i], HR_DTYPE_F32, MATRIX_DENSE, MATRIX_TRANSPOSED, MATRIX_DENSE,
+                             BIAS_ABSENT);
+    t.writes_weights = true;
     op_case_node(&t);
-    HR_ASSERT_EQ(op_case_is_supported(&t), !writes && hr_cpu_has(HR_CPU_AVX512F));
-    hr_program_fini(&t.program);
+    op_case_prepare(&t);
+    HR_ASSERT_EQ(t.provider->is_settled(t.prepared), hr_cpu_has(HR_CPU_AVX512F) && all[i].rows <= 384);
+    op_case_end(&t);
   }
 }
 

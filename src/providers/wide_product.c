@@ -10,7 +10,37 @@
 
 #if defined(HR_WIDE_VECTORS)
 
-enum { LINES = 16, VECTORS = HR__PANEL_VECTORS, SUMS = 24, AT = 3 };
+enum { LINES = 16, VECTORS = HR__PANEL_VECTORS, SUMS = 24, AT = 3, CACHE_LINE = 64 };
+
+hr__wide_rows hr__wide_rows_of(const float *from, int64_t count, int64_t floats, int64_t step) {
+  const int64_t size = sizeof *from;
+  return (hr__wide_rows){(const char *)from, floats > 0 ? count : 0, floats * size, step * size};
+}
+
+hr__wide_ahead hr__wide_ahead_of(hr__wide_rows rows, hr__wide_rows then, int64_t lines, int64_t depth) {
+  int64_t sums = hr_divide_up(lines, hr__wide_lines[HR__AHEAD_VECTORS - 1]) * depth;
+  int64_t bytes = rows.count * hr_round_up(rows.bytes, CACHE_LINE) + then.count * hr_round_up(then.bytes, CACHE_LINE);
+  return (hr__wide_ahead){.rows = rows,
+                          .then = then,
+                          .stride = hr_max(CACHE_LINE, hr_divide_up(bytes, sums)),
+                          .every = hr_max(1, sums * CACHE_LINE / hr_max(1, bytes))};
+}
+
+WIDE_INLINE void request(hr__wide_ahead *x) {
+  if (x->rows.count == 0) {
+    return;
+  }
+  __builtin_prefetch(x->rows.row + x->byte + CACHE_LINE - 1); /* earlier rows have the line that this one begins in */
+  x->byte += x->stride;
+  if (x->byte >= x->rows.bytes) {
+    x->byte = 0;
+    x->rows.row += x->rows.step;
+    if (--x->rows.count == 0) {
+      x->rows = x->then;
+      x->then.count = 0;
+    }
+  }
+}
 
 WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, int vectors, bool is_ahead) {
   __m512 sums[SUMS];
@@ -20,11 +50,7 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
   for (int i = 0; i < lines * vectors; ++i) {
     sums[i] = _mm512_setzero_ps();
   }
-  const int64_t ahead_bytes = is_ahead ? p->ahead_floats * (int64_t)sizeof(float) : 0;
-  const int64_t ahead_next = p->ahead_next * (int64_t)sizeof(float);
-  const int64_t ahead_step =
-      is_ahead && ahead_next == 0 ? hr_divide_up(ahead_bytes * lines, p->lines * p->depth) : ahead_next;
-  const char *ahead = is_ahead ? (const char *)p->ahead + ahead_bytes * first / p->lines : NULL;
+  hr__wide_ahead ahead = is_ahead ? *p->ahead : (hr__wide_ahead){0};
   /* Results may be in no cache of this core. */
 #pragma GCC unroll 16
   for (int i = 0; i < lines; ++i) {
@@ -40,28 +66,33 @@ WIDE_INLINE void multiply(const hr__wide_product *p, int64_t first, int lines, i
     for (int64_t column = 0; column < p->columns; ++column) {
       const float *v = p->v + first * step + row * p->v_row + column * p->v_column;
       const float *u = p->u + row * p->u_row + column * p->u_column;
-      for (int64_t k = 0; k < p->depth; ++k, u += u_next, v += v_next) {
-        __m512 weights[VECTORS];
-        const float *at = v;
+      for (int64_t k = 0; k < p->depth;) {
+        const int64_t end = is_ahead ? hr_min(k + ahead.every, p->depth) : p->depth;
         if (is_ahead) {
-          __builtin_prefetch(ahead);
-          ahead += ahead_step;
+          request(&ahead);
         }
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; ++j) {
-          weights[j] = _mm512_maskz_loadu_ps(j == vectors - 1 && !is_ahead ? last : 0xffff, u + j * HR__WIDE);
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < lines; ++i) {
-          __m512 factor = _mm512_set1_ps(at[i % AT * step]);
-          at += i % AT == AT - 1 ? AT * step : 0;
+        for (; k < end; ++k, u += u_next, v += v_next) {
+          __m512 weights[VECTORS];
+          const float *at = v;
 #pragma GCC unroll 4
           for (int j = 0; j < vectors; ++j) {
-            sums[i * vectors + j] = _mm512_fmadd_ps(factor, weights[j], sums[i * vectors + j]);
+            weights[j] = _mm512_maskz_loadu_ps(j == vectors - 1 && !is_ahead ? last : 0xffff, u + j * HR__WIDE);
+          }
+#pragma GCC unroll 16
+          for (int i = 0; i < lines; ++i) {
+            __m512 factor = _mm512_set1_ps(at[i % AT * step]);
+            at += i % AT == AT - 1 ? AT * step : 0;
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; ++j) {
+              sums[i * vectors + j] = _mm512_fmadd_ps(factor, weights[j], sums[i * vectors + j]);
+            }
           }
         }
       }
     }
+  }
+  if (is_ahead) {
+    *p->ahead = ahead;
   }
   const int64_t m_step = p->m_step, more_step = p->more != NULL ? p->more_step : 0;
   const float *more = p->more;
@@ -136,23 +167,57 @@ void hr__wide_multiply(const hr__wide_product *p) {
   }
 }
 
+/* 16 rows of `to` from as many dense columns. Quarters of vectors are loaded in place, so that two exchanges are left.
+ */
+WIDE_INLINE void pack_square(const float *from, int64_t step, float *to, int64_t width) {
+#pragma GCC unroll 4
+  for (int k = 0; k < HR__WIDE; k += 4, from += 4, to += 4 * width) {
+    __m512 r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const float *x = from + i * step;
+      r[i] = _mm512_castps128_ps512(_mm_loadu_ps(x));
+      r[i] = _mm512_mask_broadcast_f32x4(r[i], 0xf0, _mm_loadu_ps(x + 4 * step));
+      r[i] = _mm512_mask_broadcast_f32x4(r[i], 0xf00, _mm_loadu_ps(x + 8 * step));
+      r[i] = _mm512_mask_broadcast_f32x4(r[i], 0xf000, _mm_loadu_ps(x + 12 * step));
+    }
+    __m512 low = _mm512_unpacklo_ps(r[0], r[1]), more_low = _mm512_unpacklo_ps(r[2], r[3]);
+    __m512 high = _mm512_unpackhi_ps(r[0], r[1]), more_high = _mm512_unpackhi_ps(r[2], r[3]);
+    _mm512_storeu_ps(to, _mm512_shuffle_ps(low, more_low, 0x44));
+    _mm512_storeu_ps(to + width, _mm512_shuffle_ps(low, more_low, 0xee));
+    _mm512_storeu_ps(to + 2 * width, _mm512_shuffle_ps(high, more_high, 0x44));
+    _mm512_storeu_ps(to + 3 * width, _mm512_shuffle_ps(high, more_high, 0xee));
+  }
+}
+
+/* The same at the ends of the depth and of the columns. */
+WIDE_INLINE void pack_corner(const float *from, int64_t step, int64_t depth, int64_t columns, float *to,
+                             int64_t width) {
+  __m512 r[HR__WIDE];
+  __mmask16 mask = hr__wide_mask(depth);
+#pragma GCC unroll 16
+  for (int i = 0; i < HR__WIDE; ++i) {
+    r[i] = i < columns ? _mm512_maskz_loadu_ps(mask, from + i * step) : _mm512_setzero_ps();
+  }
+  hr__wide_transpose(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < HR__WIDE; ++i) {
+    if (i < depth) {
+      _mm512_storeu_ps(to + i * width, r[i]);
+    }
+  }
+}
+
 WIDE void hr__wide_pack_panel(const float *from, int64_t step, int64_t depth, int64_t columns, float *to,
                               int64_t width) {
   for (int64_t column = 0; column < width; column += HR__WIDE) {
     for (int64_t k = 0; k < depth; k += HR__WIDE) {
-      __m512 r[HR__WIDE];
-      __mmask16 mask = hr__wide_mask(depth - k);
-#pragma GCC unroll 16
-      for (int i = 0; i < HR__WIDE; ++i) {
-        bool is_there = column + i < columns;
-        r[i] = is_there ? _mm512_maskz_loadu_ps(mask, from + (column + i) * step + k) : _mm512_setzero_ps();
-      }
-      hr__wide_transpose(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < HR__WIDE; ++i) {
-        if (k + i < depth) {
-          _mm512_storeu_ps(to + (k + i) * width + column, r[i]);
-        }
+      const float *x = from + column * step + k;
+      float *y = to + k * width + column;
+      if (depth - k >= HR__WIDE && columns - column >= HR__WIDE) {
+        pack_square(x, step, y, width);
+      } else {
+        pack_corner(x, step, depth - k, columns - column, y, width);
       }
     }
   }

@@ -10,6 +10,20 @@
 
 enum { HR__PANEL_VECTORS = 4, HR__AHEAD_VECTORS = 3 }; /* at most, of a product's columns; see `ahead` */
 
+/* Rows of bytes. */
+typedef struct hr__wide_rows {
+  const char *row; /* the first */
+  int64_t count, bytes, step;
+} hr__wide_rows;
+
+/* Memory that the first cache requests evenly during sums, which move it on: first and then second rows. */
+typedef struct hr__wide_ahead {
+  hr__wide_rows rows, then;
+  int64_t byte;   /* the next one of the first row */
+  int64_t stride; /* bytes from request to request */
+  int64_t every;  /* additions to each sum from request to request */
+} hr__wide_ahead;
+
 /* The most pixels (products: lines of m) whose sums stay in registers, by the number of vectors less one. */
 static const int64_t hr__wide_lines[HR__PANEL_VECTORS] = {16, 12, 8, 6};
 
@@ -24,19 +38,19 @@ typedef struct hr__wide_product {
   int64_t columns, v_column, u_column;
   int64_t depth, v_next, u_next; /* from k to k */
   int vectors;
-  int64_t outs;        /* numbers n, which may fill a part of the last vector */
-  bool adds;           /* m's old value */
-  const float *addend; /* of whole vectors; NULL: none */
-  const float *more;   /* NULL: none */
-  int64_t more_step;   /* from line to line */
-  /* (optional) Memory that the first cache requests evenly during the sums of one row and column of HR__AHEAD_VECTORS
-   * vectors; others ignore it. */
-  const float *ahead;
-  int64_t ahead_floats;
-  int64_t ahead_next; /* not 0: the lines of memory that each k requests, instead, are so far apart */
+  int64_t outs;          /* numbers n, which may fill a part of the last vector */
+  bool adds;             /* m's old value */
+  const float *addend;   /* of whole vectors; NULL: none */
+  const float *more;     /* NULL: none */
+  int64_t more_step;     /* from line to line */
+  hr__wide_ahead *ahead; /* (optional) only for products of HR__AHEAD_VECTORS vectors, whose u has all of them */
 } hr__wide_product;
 
 void hr__wide_multiply(const hr__wide_product *product);
+/* `step` floats lie between two rows. */
+hr__wide_rows hr__wide_rows_of(const float *from, int64_t count, int64_t floats, int64_t step);
+/* During products of `lines` lines and HR__AHEAD_VECTORS vectors over a depth. */
+hr__wide_ahead hr__wide_ahead_of(hr__wide_rows rows, hr__wide_rows then, int64_t lines, int64_t depth);
 /* to[k][column] = from[column][k], `width` floats from k to k, for a product's u; columns up to the last whole vector
  * are zeros. */
 void hr__wide_pack_panel(const float *from, int64_t step, int64_t depth, int64_t columns, float *to, int64_t width);

@@ -118,12 +118,16 @@ static results results_of(const hr__direct_shape *s, int d, int64_t tap) {
   return (results){begin, hr_max(begin, end), at + begin * a.stride};
 }
 
-/* The line of each row that the next product requests, in every second turn if there are enough; NULL: it requests
+/* The line of each row that the next product requests, in every second turn if there are enough; false: it requests
  * nothing. */
-static const float *requested(const panel *n, part *w) {
-  int64_t step = n->c->p->pixels >= PIXELS_SPREAD ? 2 : 1, turn = w->turn++;
+static bool requests(const panel *n, part *w, hr__wide_ahead *out) {
+  int64_t step = n->c->p->pixels >= PIXELS_SPREAD ? 2 : 1, turn = w->turn++, depth = w->end - w->begin;
   bool is = w->next != NULL && channels_of(n) == width_of(n) && turn % step == 0 && turn / step < n->vectors;
-  return is ? w->next + turn / step * VECTOR : NULL;
+  if (is) {
+    hr__wide_rows rows = hr__wide_rows_of(w->next + turn / step * VECTOR, depth, VECTOR, n->c->p->shape.w_in);
+    *out = hr__wide_ahead_of(rows, (hr__wide_rows){0}, 1, depth);
+  }
+  return is;
 }
 
 /* Adds the part's products to `count` sums, in lines that stay in registers. */
@@ -139,13 +143,13 @@ static void add_pixels(const panel *n, part *w, const float *x, int64_t x_step, 
                               .u_next = w_in,
                               .vectors = (int)n->vectors,
                               .outs = channels_of(n),
-                              .adds = true,
-                              .ahead_next = w_in};
+                              .adds = true};
   for (int64_t g = 0; g < groups; ++g) {
     int64_t first = count * g / groups;
     product.lines = count * (g + 1) / groups - first;
     product.v = x + first * x_step, product.m = sums + first * product.m_step;
-    product.ahead = requested(n, w);
+    hr__wide_ahead ahead;
+    product.ahead = requests(n, w, &ahead) ? &ahead : NULL;
     hr__wide_multiply(&product);
   }
 }

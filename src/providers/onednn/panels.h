@@ -1,7 +1,8 @@
 /* panels.h (onednn): products of f32 matrices by the loop of direct convolutions (wide_product.h), with sgemm's bits.
  *
  * sgemm copies both factors and writes its results one after the other before anything is done with them. Here panels
- * of 64 columns go over the left factor as it is stored; only a right factor whose columns are dense is packed. A bias
+ * of 48 or 64 columns go over the left factor as it is stored, one part of the depth after the other. Only a right
+ * factor whose columns are dense is packed, a panel at a time; the next one is requested meanwhile. A bias
  * and a matrix are added in registers, and other rows follow while a strip of results is in the first cache. A sum adds
  * its products in the order of the depth; one of more than 384 is cut, and its parts are added in order. sgemm does the
  * same up to a depth of 768, and for multiples of 384, but for less than 16 rows on dense columns. Other depths are cut

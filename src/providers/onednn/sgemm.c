@@ -2,14 +2,15 @@
  *
  * A primitive takes 0.1 to 0.6 ms and 100 KB for each shape. sgemm is one piece of generated code for all shapes, and
  * about as fast: on AVX-512 VMs 0.6 to 1.05 times a primitive's time up to 200 MFLOP, 0.8 to 1.2 times up to 700. So
- * programs whose shapes never repeat prepare no primitives; larger products are left to them (matmul.c). Programs that
- * repeat time both (engine/autotune.h).
+ * programs whose shapes never repeat prepare no primitives. Larger products with weights are left to them (matmul.c),
+ * since they pack a weight once. Programs that repeat time both (engine/autotune.h).
  *
  * The bias and the epilogues are applied row by row, after the product, with the bits of ops.def's rows. An epilogue
  * that reads the output's old contents gets the product from the workspace.
  *
- * On processors with AVX-512 narrow products run by a loop of our own (panels.h), which has sgemm's bits, is faster for
- * narrow matrices, and applies the bias and the epilogues to results that are still in the first cache.
+ * On processors with AVX-512 narrow products, and those with a right factor whose columns are dense, run by a loop of
+ * our own (panels.h). It has sgemm's bits for most depths, is faster for such matrices, and applies the bias and the
+ * epilogues to results that are still in the first cache.
  *
  * Each thread makes and finishes columns or rows of its own, in groups of 16, the last with the rest. sgemm adds in the
  * same order for all of them, but in another one for a single column. Its own threads would need a second parallel loop
@@ -39,7 +40,7 @@
 
 enum { BLOCK = 256, SIDE = 16, RECIPE_WORDS = 5, TRANSPOSED = 0x7367656d, PACKED = 0x70616e65 };
 enum { COPIED_ROWS_MIN = 16, COPIED_DEPTH_MIN = 128 };
-static const int64_t FLOPS_MAX = 700000000;
+static const int64_t FLOPS_MAX = 700000000; /* with weights, which primitives pack once */
 
 /* rows x columns floats, dense along one of them: `step` elements lie between two lines. */
 typedef struct matrix {
@@ -242,10 +243,11 @@ static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p)
   for (int i = 0; is && i < node->epilogue_count; ++i) {
     is = add_epilogue(node, &node->epilogues[i], p);
   }
+  bool is_constant = is && is_weight(program, node);
   if (is) {
-    choose_loop(p, is_weight(program, node));
+    choose_loop(p, is_constant);
   }
-  return is && (p->is_packed || flops_of(p) <= FLOPS_MAX);
+  return is && (!is_constant || p->is_packed || p->is_panels || flops_of(p) <= FLOPS_MAX);
 }
 
 static bool supports(const hr_program *program, const hr_node *node) {
@@ -257,12 +259,11 @@ static bool supports(const hr_program *program, const hr_node *node) {
 static bool is_own(const hr_view *b, int64_t rows) {
   int64_t depth = b->dims[b->rank - 2], columns = b->dims[b->rank - 1];
   bool is_transposed = columns > 1 && b->strides[b->rank - 1] != 1;
-  bool is_copied = is_transposed && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN;
-  return is_transposed ? !is_copied && hr__panels_are_worth(rows, depth, columns, true)
-                       : few_rows_are_worth(rows, depth, columns) || hr__panels_are_worth(rows, depth, columns, false);
+  return (!is_transposed && few_rows_are_worth(rows, depth, columns)) ||
+         hr__panels_are_worth(rows, depth, columns, is_transposed);
 }
 
-/* The record's product has more than one row, one right factor, and not too many operations. */
+/* The record's product has more than one row and one right factor. */
 static bool expects(hr_op op, const hr_view *inputs, const hr_view *output) {
   if (op != HR_OP_MATMUL || output->dtype != HR_DTYPE_F32 || inputs[0].dtype != HR_DTYPE_F32) {
     return false;
@@ -276,8 +277,7 @@ static bool expects(hr_op op, const hr_view *inputs, const hr_view *output) {
   for (int d = 0; d < b->rank - 2; ++d) {
     matrices *= b->strides[d] != 0 ? b->dims[d] : 1;
   }
-  double flops = 2 * count * (double)inputs[0].dims[inputs[0].rank - 1];
-  return matrices == 1 && count > (double)columns && flops <= (double)FLOPS_MAX && !is_own(b, (int64_t)count / columns);
+  return matrices == 1 && count > (double)columns && !is_own(b, (int64_t)count / columns);
 }
 
 static size_t footprint(const hr_prepared *p) {
