@@ -17,7 +17,7 @@
 #include "core/ir/dtype.h"
 #include "core/math/convert.h"
 
-enum { LANES = 32, DOTS = 4, LINE_BYTES = 64, AHEAD_BYTES = 8192 };
+enum { LANES = 32, DOTS = 4, LINE_BYTES = 64, AHEAD_BYTES = 16384, ROWS_AHEAD_BYTES = 8192 };
 
 #define SUMS_INLINE static inline __attribute__((always_inline))
 
@@ -245,9 +245,9 @@ SUMS_INLINE void fetch_weights(const char *w, int64_t count, hr_dtype dtype) {
 /* The bytes to ask ahead: whole groups of rows. 0 for matrices that a core's own cache may hold, and for longer rows,
  * which the processor fetches early enough. */
 static inline int64_t rows_ahead(int64_t bytes, int64_t inner, hr_dtype dtype) {
-  bool is_worth = dtype == HR_DTYPE_F32 && bytes > 0 && bytes < AHEAD_BYTES && bytes * inner >= CACHED_BYTES;
+  bool is_worth = dtype == HR_DTYPE_F32 && bytes > 0 && bytes < ROWS_AHEAD_BYTES && bytes * inner >= CACHED_BYTES;
   int64_t group = ROWS * bytes;
-  return is_worth ? (AHEAD_BYTES + group - 1) / group * group : 0;
+  return is_worth ? (ROWS_AHEAD_BYTES + group - 1) / group * group : 0;
 }
 
 /* sums[i] = the sum over k of x[k] times element i of row k, of `vectors` vectors of columns, whose sums stay in
@@ -325,7 +325,7 @@ SUMS_INLINE void add_row(float x, const char *restrict w, int64_t ahead, int64_t
 SUMS_INLINE void stream_rows(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
                              float *restrict sums, hr_dtype dtype) {
   int64_t bytes = step * weight_bytes(dtype), row = count * weight_bytes(dtype);
-  int64_t ahead = count == step ? AHEAD_BYTES : (AHEAD_BYTES + row - 1) / row * bytes;
+  int64_t ahead = count == step ? ROWS_AHEAD_BYTES : (ROWS_AHEAD_BYTES + row - 1) / row * bytes;
   memset(sums, 0, (size_t)count * sizeof *sums);
   for (int64_t k = 0; k < inner; ++k) {
     add_row(x[k], w + k * bytes, ahead, count, sums, dtype);
