@@ -114,7 +114,8 @@ test-tensorflow: build $(TENSORFLOW_STAMP) ## the tests of the device for Tensor
 	$(TEST_TENSORFLOW)
 
 conformance-tensorflow: build $(TENSORFLOW_STAMP) ## each operation of the device for TensorFlow in each dtype, also in functions and with gradients; docs/coverage-tensorflow.md
-	HEADRACE_SWEEP=all $(TEST_TENSORFLOW)/test_table.py frontends/tensorflow/tests/test_ops.py
+	HEADRACE_SWEEP=all $(TEST_TENSORFLOW)/test_table.py frontends/tensorflow/tests/test_ops.py \
+	  frontends/tensorflow/tests/test_training.py
 	$(PYTHON) scripts/make_tensorflow_coverage.py
 
 conformance-tensorflow-kernels: build $(TENSORFLOW_STAMP) ## TensorFlow's tests of kernels, of the checkout HEADRACE_TF_SOURCE; OPTIONS='--only nn_ops'

@@ -345,6 +345,56 @@ def test_bad_input_in_a_function():
         assert product(ONES, ONES.T).numpy().tolist() == [[3, 3], [3, 3]]
 
 
+FOUR = np.ones((2, 4), "float32")
+IMAGE, KERNEL = np.ones((1, 4, 4, 2), "float32"), np.ones((3, 3, 2, 5), "float32")
+IN_FUNCTIONS = {  # a function, arguments that are right, and others
+    "matmul": (tf.matmul, (ONES, ONES.T), (ONES, ONES)),
+    "add": (lambda x, y: tf.tanh(x) + y, (ONES, ONES), (ONES, FOUR)),
+    "axis": (lambda x: tf.reduce_sum(x * 2, axis=1), (ONES,), (ONES[0],)),
+    "concat": (lambda x, y: tf.concat([x + 1, y], 0), (ONES, ONES), (ONES, FOUR)),
+    "stack": (lambda x, y: tf.stack([x + 1, y]), (ONES, ONES), (ONES, FOUR)),
+    "reshape": (lambda x: tf.reshape(x * 2, [3, 2]), (ONES,), (FOUR,)),
+    "negative dim": (lambda n: tf.fill([n, 2], 3.0), (np.int32(2),), (np.int32(-2),)),
+    "index": (lambda x: (x * 2)[1], (ONES,), (ONES[:1],)),
+    "order of dims": (lambda x: tf.transpose(x * 2, [1, 0]), (ONES,), (ONES[0],)),
+    "bias": (lambda x, y: tf.nn.bias_add(x * 2, y), (ONES, ONES[0]), (ONES, FOUR[0])),
+    "broadcast": (lambda x: tf.broadcast_to(x * 2, [2, 3]), (ONES,), (FOUR,)),
+    "tile": (lambda x: tf.tile(x * 2, [2, 1]), (ONES,), (ONES[0],)),
+    "paddings": (lambda x: tf.pad(x * 2, [[0, 1], [1, 0]]), (ONES,), (ONES[0],)),
+    "split": (lambda x: tf.split(x * 2, 2, 1)[0], (FOUR,), (ONES,)),
+    "select": (lambda c, x: tf.where(c, x, x + 1), (ONES > 0, ONES), (ONES > 0, FOUR)),
+    "convolution": (lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"), (IMAGE, KERNEL), (IMAGE[..., :1], KERNEL)),
+    "pooling": (lambda x: tf.nn.max_pool2d(x + 1, 2, 2, "VALID"), (IMAGE,), (IMAGE[0],)),
+    "cross entropy": (
+        lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x), (ONES, np.array([0, 1])), (ONES, np.array([0]))
+    ),
+    "segments": (lambda x, y: tf.math.unsorted_segment_sum(x, y, 2), (ONES, np.array([0, 1])), (ONES, np.array([0, 1, 1]))),
+    "gather": (lambda x: tf.gather(x * 2, [0], axis=1), (ONES,), (ONES[0],)),
+}  # fmt: skip
+
+
+def calls_in_a_function(device, name):
+    """Right calls before and after each wrong one."""
+    body, right, wrong = IN_FUNCTIONS[name]
+    specs = [tf.TensorSpec(None, tf.as_dtype(x.dtype)) for x in right]
+    found = []
+    with tf.device(device):
+        function = tf.function(body, input_signature=specs, autograph=False)
+        for arguments in [*4 * [right], wrong, right, wrong, right]:
+            try:
+                found.append(function(*map(tf.constant, arguments)).numpy().tolist())
+            except tf.errors.OpError as error:
+                found.append(type(error))
+    return found
+
+
+@pytest.mark.parametrize("name", IN_FUNCTIONS)
+def test_bad_input_of_a_traced_function(name):
+    wanted = calls_in_a_function("CPU", name)
+    assert isinstance(wanted[4], type)
+    np.testing.assert_equal(calls_in_a_function("HEADRACE", name), wanted)
+
+
 def calls_of_other_ranks(device):
     """Results and exceptions of functions, also from the call on that finds their cluster."""
     found = []
