@@ -31,10 +31,11 @@ HR_TEST(rows_multiplies_single_rows_of_bf16) {
   check_rows_in_every_layout(HR_DTYPE_BF16);
 }
 
+/* The last one has rows in whole vectors, which are read in pairs, and one more. */
 HR_TEST(rows_takes_what_models_multiply) {
   cases_begin(&hr__gemv_provider);
-  static const product products_of_models[] = {{1, {2}, 1, 70, 530}, {1, {1}, 1, 263, 301}};
-  for (int i = 0; i < 2; ++i) {
+  static const product products_of_models[] = {{1, {2}, 1, 70, 530}, {1, {1}, 1, 263, 301}, {1, {1}, 1, 131, 1040}};
+  for (int i = 0; i < 3; ++i) {
     for (int b = MATRIX_DENSE; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
       for (int bias = 0; bias <= BIAS_EXPANDED; ++bias) {
         op_case t = product_case(&hr__gemv_provider, &products_of_models[i], HR_DTYPE_F32, MATRIX_ROOM,

@@ -205,7 +205,7 @@ SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t i
 
 /* ---- N contiguous ---- */
 
-enum { ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16, CACHED_BYTES = 1 << 18, HELD_COLUMNS = 256 };
+enum { PAGE_BYTES = 4096, ROWS = 4, BFLOAT_ROWS = 8, ROWS_AHEAD = 16, CACHED_BYTES = 1 << 18, HELD_COLUMNS = 256 };
 
 /* sums[i] += x[r] times element i of row r, for each of `rows` rows in turn; rows are `bytes` apart. Asks for the
  * weights `ahead` bytes behind these, unless it is 0. Compilers widen bf16 in halves of a longer vector. */
@@ -250,6 +250,31 @@ static inline int64_t rows_ahead(int64_t bytes, int64_t inner, hr_dtype dtype) {
   return is_worth ? (ROWS_AHEAD_BYTES + group - 1) / group * group : 0;
 }
 
+/* add_rows of pairs of rows that are whole, so that all of them are one run of memory; the number of rows. `count` is a
+ * multiple of WIDTH. Asks for the weights AHEAD_BYTES behind these in the order of memory, and before that for one line
+ * of each page, so that its address is known when the other lines are asked for. */
+SUMS_INLINE int64_t add_pairs(const float *x, const char *restrict w, int64_t inner, int64_t count,
+                              float *restrict sums, hr_dtype dtype) {
+  int64_t k = 0, size = weight_bytes(dtype), bytes = count * size;
+  for (; k + 2 <= inner; k += 2) {
+    const char *pair = w + k * bytes;
+    for (int64_t b = 0; b < 2 * bytes; b += PAGE_BYTES) {
+      __builtin_prefetch(pair + 2 * AHEAD_BYTES + b);
+    }
+    for (int64_t i = 0; i < count; i += WIDTH) {
+      for (int64_t b = 0; b < 2 * WIDTH * size; b += LINE_BYTES) {
+        __builtin_prefetch(pair + AHEAD_BYTES + 2 * i * size + b);
+      }
+      vector sum;
+      memcpy(&sum, sums + i, sizeof sum);
+      sum = multiply_add((vector){0} + x[k], load_weights(pair + i * size, dtype), sum);
+      sum = multiply_add((vector){0} + x[k + 1], load_weights(pair + bytes + i * size, dtype), sum);
+      memcpy(sums + i, &sum, sizeof sum);
+    }
+  }
+  return k;
+}
+
 /* sums[i] = the sum over k of x[k] times element i of row k, of `vectors` vectors of columns, whose sums stay in
  * registers: rows are one run of memory, and the order of additions is that of add_rows. */
 SUMS_INLINE void hold_sums(const float *x, const char *restrict w, int64_t bytes, int64_t inner, int vectors,
@@ -290,6 +315,9 @@ SUMS_INLINE void sum_rows(const float *x, const char *w, int64_t step, int64_t i
   }
   inner = count > 0 ? inner : 0;
   memset(sums, 0, (size_t)count * sizeof *sums);
+  if (ahead != 0 && count == step && count % WIDTH == 0) {
+    k = add_pairs(x, w, inner, count, sums, dtype);
+  }
   for (; ahead != 0 && k + rows <= inner; k += rows) {
     add_rows(x + k, w + k * bytes, bytes, rows, count, ahead, sums, dtype);
   }
