@@ -212,7 +212,7 @@ void hrj_device_settle(pjrt_device *device) {
 /* ---- marks ---- */
 
 static hr_status make_dropped(void) {
-  return hr_status_make(HR_STATUS_ABORTED, HRJ_PLATFORM ": a copy was dropped after a failure");
+  return hr_status_make(HR_STATUS_ABORTED, HRJ_PLATFORM ": a copy was dropped");
 }
 
 /* On a thread of its own: the stream may be used. */
@@ -227,7 +227,7 @@ static void *look_after_failure(void *arg) {
     hr_status_free(failure);
     (void)state_of(event, &failure);
   }
-  if (event->is_call && failure == HR_OK) { /* the call was dropped because of another buffer */
+  if (event->is_call && failure == HR_OK) { /* an interrupt dropped the call, but not the work before it */
     failure = reported != HR_OK ? reported : make_dropped();
   } else {
     hr_status_ignore(reported); /* by events of the buffers that it belongs to */
