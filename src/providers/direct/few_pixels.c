@@ -312,8 +312,7 @@ static bool is_transformed(const hr_node *node, const hr__direct_shape *s) {
   return hr__windows_are_supported(node) && s->kernel[0] == 3 && s->kernel[1] == 3 && pixels_of(s) > PIXELS_TRANSFORMED;
 }
 
-/* The one place that decides whether a convolution's weights are worth a form: if there are few, or each is used for
- * many pixels. */
+/* Weights are worth a form if there are few, or each is used for many pixels. */
 static bool is_worth(const hr_node *node, const hr__direct_shape *s) {
   int64_t weights = s->kernel[0] * s->kernel[1] * s->x.channels * s->y.channels;
   return weights > WEIGHTS_MAX_OF_FORMS && pixels_of(s) >= PIXELS_MIN && pixels_of(s) <= PIXELS_MAX &&

@@ -154,7 +154,7 @@ static const float *find_tap(const hr__winograd_weight *weight, const float *win
 
 /* The windows if input channels are neighbours: 16 of them at a time, transposed. */
 WIDE static void transform_neighbours(const hr__winograd_weight *weight, const float *from, int64_t outs, float *u,
-                                      int64_t width) {
+                                      int64_t width, int64_t point_step) {
   __m512 block[TAPS * TAPS][HR__WIDE];
   for (int64_t first = 0; first < weight->ins; first += HR__WIDE) {
     int64_t ins = weight->ins - first < HR__WIDE ? weight->ins - first : HR__WIDE;
@@ -171,31 +171,40 @@ WIDE static void transform_neighbours(const hr__winograd_weight *weight, const f
       for (int i = 0; i < TAPS * TAPS; ++i) {
         g[i] = block[i][in];
       }
-      transform_windows(g, u + (first + in) * width, weight->ins * width);
+      transform_windows(g, u + (first + in) * width, point_step);
     }
   }
 }
 
-WIDE void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u,
-                                 int64_t width) {
+enum { AHEAD = 4 }; /* input channels whose windows are requested: they lie far apart */
+
+WIDE void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u, int64_t width,
+                                 int64_t point_step) {
   const float *from = weight->w + out * weight->out_stride;
-  __mmask16 mask = hr__wide_mask(outs);
   bool has_neighbours = weight->out_stride == 1; /* among output channels */
+  for (int64_t v = 0; v < outs && weight->in_stride == 1 && !has_neighbours; v += HR__WIDE) {
+    transform_neighbours(weight, from + v * weight->out_stride, outs - v, u + v, width, point_step);
+  }
   if (weight->in_stride == 1 && !has_neighbours) {
-    transform_neighbours(weight, from, outs, u, width);
     return;
   }
   __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   __m512i at = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)weight->out_stride));
   for (int64_t in = 0; in < weight->ins; ++in, from += weight->in_stride) {
-    __m512 g[TAPS * TAPS];
+    for (int64_t v = 0; v < outs; v += HR__WIDE) {
+      __mmask16 mask = hr__wide_mask(outs - v);
+      __m512 g[TAPS * TAPS];
 #pragma GCC unroll 9
-    for (int i = 0; i < TAPS * TAPS; ++i) {
-      const float *tap = find_tap(weight, from, i);
-      g[i] = has_neighbours ? _mm512_maskz_loadu_ps(mask, tap)
-                            : _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, at, tap, 4);
+      for (int i = 0; i < TAPS * TAPS; ++i) {
+        const float *tap = find_tap(weight, from + v * weight->out_stride, i);
+        if (has_neighbours) {
+          __builtin_prefetch(tap + AHEAD * weight->in_stride);
+        }
+        g[i] = has_neighbours ? _mm512_maskz_loadu_ps(mask, tap)
+                              : _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, at, tap, 4);
+      }
+      transform_windows(g, u + in * width + v, point_step);
     }
-    transform_windows(g, u + in * width, weight->ins * width);
   }
 }
 

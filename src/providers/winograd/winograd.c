@@ -88,19 +88,30 @@ static int64_t panel_begin(const hr_prepared *p, int64_t panel) {
   return p->vectors * panel / p->panels;
 }
 
+/* From point to point of a panel's weights. */
+static int64_t point_floats(const hr_prepared *p, int64_t panel) {
+  return (panel_begin(p, panel + 1) - panel_begin(p, panel)) * VECTOR * p->x.channels + SPARE;
+}
+
+static int64_t panel_offset(const hr_prepared *p, int64_t panel) {
+  return POINTS * (panel_begin(p, panel) * VECTOR * p->x.channels + panel * SPARE);
+}
+
 /* Transforms vectors [begin, end) of output channels and stores them in the panels. */
 static void transform_vectors(void *arg, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const call *c = arg;
   const hr_prepared *p = c->p;
-  for (int64_t v = begin; v < end; ++v) {
-    int64_t panel = 0;
+  int64_t panel = 0;
+  for (int64_t v = begin; v < end; v = hr_min(end, panel_begin(p, panel))) {
     while (panel_begin(p, panel + 1) <= v) {
       ++panel;
     }
-    int64_t first = panel_begin(p, panel), width = panel_begin(p, panel + 1) - first;
-    float *u = c->made_u + first * VECTOR * POINTS * p->x.channels + (v - first) * VECTOR;
-    hr__winograd_transform(&c->weight, v * VECTOR, p->y.channels - v * VECTOR, u, width * VECTOR);
+    int64_t first = panel_begin(p, panel), last = panel_begin(p, panel + 1);
+    float *u = c->made_u + panel_offset(p, panel) + (v - first) * VECTOR;
+    hr__winograd_transform(&c->weight, v * VECTOR, hr_min(hr_min(last, end) * VECTOR, p->y.channels) - v * VECTOR, u,
+                           (last - first) * VECTOR, point_floats(p, panel));
+    ++panel;
   }
 }
 
@@ -207,14 +218,14 @@ static void give_tiles(const share *s, int64_t channel, int64_t channels) {
 static void run_panel(const share *s, int64_t panel) {
   const hr_prepared *p = s->c->p;
   int64_t first = panel_begin(p, panel), vectors = panel_begin(p, panel + 1) - first;
-  int64_t point_floats = p->x.channels * vectors * VECTOR;
-  const float *u = s->c->u + first * VECTOR * POINTS * p->x.channels, *end = s->c->u + p->u_floats;
+  int64_t step = point_floats(p, panel);
+  const float *u = s->c->u + panel_offset(p, panel), *end = s->c->u + p->u_floats;
   hr__winograd_product product = {.v_step = p->depth, .v_next = 1, .m_step = PANEL, .depth = p->x.channels};
   product.tiles = s->last - s->first, product.vectors = (int)vectors;
-  for (int64_t point = 0; point < POINTS; ++point, u += point_floats) {
+  for (int64_t point = 0; point < POINTS; ++point, u += step) {
     product.v = s->v + point * s->v_point, product.u = u, product.m = s->m + point * s->m_point;
-    product.ahead = (const char *)(u + point_floats);
-    product.ahead_bytes = hr_min(point_floats, end - u - point_floats) * (int64_t)sizeof(float);
+    product.ahead = (const char *)(u + step);
+    product.ahead_bytes = hr_min(step, end - u - step) * (int64_t)sizeof(float);
     hr__winograd_multiply(&product);
   }
   give_tiles(s, first * VECTOR, hr_min(vectors * VECTOR, p->y.channels - first * VECTOR));
@@ -292,7 +303,6 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->depth = hr_round_up(p->x.channels, VECTOR);
   p->vectors = hr_divide_up(p->y.channels, VECTOR);
   p->tiles[0] = hr_divide_up(p->y.height, RESULTS), p->tiles[1] = hr_divide_up(p->y.width, RESULTS);
-  p->u_floats = p->vectors * VECTOR * POINTS * p->x.channels;
   p->packs_x = !hr__images_are_channels_last(&p->x), p->packs_y = !hr__images_are_channels_last(&p->y);
 }
 
@@ -302,6 +312,7 @@ static void divide(hr_prepared *p) {
   p->tile_shares = hr_max(1, hr_min(threads, tiles / SHARE_TILES));
   p->panel_shares = hr_min(threads / p->tile_shares, p->vectors);
   p->panels = hr_min(hr_round_up(hr_divide_up(p->vectors, VECTORS), p->panel_shares), p->vectors);
+  p->u_floats = panel_offset(p, p->panels);
   const int64_t recipe[RECIPE_WORDS] = {0x77696e6f,      p->w.offset,        p->x.channels,
                                         p->y.channels,   p->w.out_stride,    p->w.in_stride,
                                         p->w.row_stride, p->w.column_stride, p->panels};
@@ -354,7 +365,7 @@ static bool can_take(const hr_node *node) {
 static bool pays(const hr_prepared *p) {
   double outs = (double)(p->vectors * VECTOR), ins = (double)p->x.channels, tiles = (double)count_tiles(p);
   double pixels = (double)(p->images * p->y.height * p->y.width), products = ins * outs / 32;
-  double weights = 0.16 * (double)p->u_floats;
+  double weights = 0.16 * POINTS * ins * outs;
   double wait = p->vectors == 1 ? 1.6 : 1.05;
   double own = tiles * (POINTS * products * wait + 2.5 * (double)p->depth + 4 * outs + 150) + weights;
   return own <= 0.85 * 1.03 * pixels * TAPS * TAPS * products;

@@ -58,8 +58,10 @@ typedef struct hr__winograd_weight {
   int64_t ins;
 } hr__winograd_weight;
 
-/* `outs` output channels (up to 16, padded with zeros) from `out` on, all input channels, to u[point][in][width]. */
-void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u, int64_t width);
+/* `outs` output channels (padded with zeros to whole vectors) from `out` on, all input channels, to
+ * u[point][in][width]. point_step: floats from point to point. */
+void hr__winograd_transform(const hr__winograd_weight *weight, int64_t out, int64_t outs, float *u, int64_t width,
+                            int64_t point_step);
 
 /* ---- gradients of weights ---- */
 
