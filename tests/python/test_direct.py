@@ -353,3 +353,12 @@ def test_a_saved_value_that_a_list_changes_is_refused():
     torch._foreach_neg_([factor])
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+def test_lists_of_inference_mode_are_written_in_it_alone():
+    with torch.inference_mode():
+        x = torch.ones(3, device=DEVICE)
+        torch._foreach_neg_([x])
+    assert x.tolist() == [-1, -1, -1]
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        torch._foreach_neg_([x])

@@ -146,8 +146,7 @@ private:
 // values that were written since.
 static void count_writes(TensorList written) {
   for (const Tensor &tensor : written)
-    if (!tensor.is_inference())
-      tensor.unsafeGetTensorImpl()->bump_version();
+    tensor.unsafeGetTensorImpl()->bump_version(); // refuses those of inference mode outside of it
 }
 
 std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const ListOperand *operands, int count) {
