@@ -24,20 +24,25 @@ static bool has_sgemm(void) {
   return atomic_load(&hr__dnnl_opened()->has_sgemm);
 }
 
-/* Records [rows, side] * [side, side], without running it. */
-static void record_product(hr_stream *stream, int64_t rows, int64_t side, hr_dtype dtype) {
-  const int64_t dims[2][2] = {{rows, side}, {side, side}}, strides[] = {side, 1};
+/* Records [rows, side] * [side, side], without running it. `strides`: the right factor's. */
+static void record_strided(hr_stream *stream, int64_t rows, int64_t side, hr_dtype dtype, const int64_t *strides) {
+  const int64_t dims[2][2] = {{rows, side}, {side, side}}, dense[] = {side, 1};
   hr_buffer *buffers[3];
   hr_view views[3];
   for (int i = 0; i < 3; ++i) {
     const int64_t *of = dims[i == 1];
     HR_ASSERT_OK(hr_buffer_create(hr_stream_device(stream), (size_t)(of[0] * of[1]) * 8, &buffers[i]));
-    views[i] = (hr_view){.buffer = buffers[i], .dtype = dtype, .rank = 2, .dims = of, .strides = strides};
+    views[i] = (hr_view){.buffer = buffers[i], .dtype = dtype, .rank = 2, .dims = of, .strides = dense};
   }
+  views[1].strides = strides;
   HR_ASSERT_OK(hr_stream_record(stream, HR_OP_MATMUL, NULL, 2, views, 1, &views[2]));
   for (int i = 0; i < 3; ++i) {
     hr_buffer_release(buffers[i]);
   }
+}
+
+static void record_product(hr_stream *stream, int64_t rows, int64_t side, hr_dtype dtype) {
+  record_strided(stream, rows, side, dtype, (const int64_t[]){side, 1});
 }
 
 /* In a child, on one thread: a stream whose device has just opened the libraries. */
@@ -84,6 +89,22 @@ HR_TEST(one_thread_opens_libraries_at_once) {
     _exit(is_loaded == is_open("onednn") ? 0 : 1);
   }
   expect_success(child);
+}
+
+/* Loops of our own run them for up to 384 rows, but more rows may follow. */
+HR_TEST(products_on_dense_columns_let_a_thread_generate_sgemm) {
+  hr_device *device;
+  hr_stream *stream;
+  HR_ASSERT_OK(hr_device_open("cpu", &device));
+  HR_ASSERT_OK(hr_capture_create(device, &stream));
+  hr_stream_open_libraries(stream);
+  if (is_open("sgemm") && hr_core_count() > 1) {
+    record_strided(stream, 16, 128, HR_DTYPE_F32, (const int64_t[]){1, 128});
+    HR_ASSERT(atomic_load(&stream->is_expected));
+    hr_libraries_wait();
+  }
+  hr_stream_release(stream);
+  hr_device_release(device);
 }
 
 HR_TEST(a_recorded_product_of_rows_lets_a_thread_generate_sgemm) {

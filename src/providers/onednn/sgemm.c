@@ -255,12 +255,14 @@ static bool supports(const hr_program *program, const hr_node *node) {
   return plan(program, node, &p);
 }
 
-/* True if loops of our own will probably multiply so many rows by b, in the first run too. */
+/* True if loops of our own will probably multiply so many rows by b, in the first run and with more rows, too: sgemm
+ * multiplies more rows by dense columns. */
 static bool is_own(const hr_view *b, int64_t rows) {
   int64_t depth = b->dims[b->rank - 2], columns = b->dims[b->rank - 1];
   bool is_transposed = columns > 1 && b->strides[b->rank - 1] != 1;
-  return (!is_transposed && few_rows_are_worth(rows, depth, columns)) ||
-         hr__panels_are_worth(rows, depth, columns, is_transposed);
+  bool needs_sgemm = is_transposed && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN;
+  return !needs_sgemm && ((!is_transposed && few_rows_are_worth(rows, depth, columns)) ||
+                          hr__panels_are_worth(rows, depth, columns, is_transposed));
 }
 
 /* The record's product has more than one row and one right factor. */
