@@ -210,26 +210,25 @@ deviation, losses of the first 12 training steps by 3e-6.
 
 | case | JAX CPU, ms | Headrace, ms | a call | CPU time | the first call |
 |---|---:|---:|---:|---:|---:|
-| CNN 28x28, train, batch 512, dropout, Adam, donated | 699 | 92.1 | 7.6x | 6.0x | 7.4x |
-| CNN 28x28, infer, batch 512 | 63.6 | 24.4 | 2.6x | 2.5x | 1.3x |
-| CNN 28x28, infer, batch 1 | 0.261 | 0.101 | 2.6x | 2.2x | 3.8x |
-| softshrink MLP, train, batch 64 | 0.615 | 0.341 | 1.8x | 1.4x | 4.3x |
-| softshrink MLP, infer, batch 1 | 0.073 | 0.022 | 3.2x | 1.8x | 4.3x |
-| GPT-2 small, train, 1 x 128 tokens | 630 | 325 | 1.9x | 1.9x | 2.6x |
-| GPT-2 small, infer, 1 x 128 tokens | 95.1 | 71.9 | 1.3x | 1.3x | 2.3x |
-| element-wise chain, 4,194,304 floats | 2.58 | 1.21 | 2.1x | 2.1x | 2.2x |
-| element-wise chain, 262,144 floats | 0.211 | 0.077 | 2.7x | 2.5x | 3.0x |
-| element-wise chain, 64 floats | 0.0045 | 0.0043 | 1.0x | 1.1x | 3.0x |
-| `scan` of 1,000 LSTM cells of 64 | 1.24 | 0.96 | 1.3x | 1.3x | 5.0x |
-| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.3x | 1.3x | 2.0x |
+| CNN 28x28, train, batch 512, dropout, Adam, donated | 703 | 94.8 | 7.4x | 5.9x | 8.1x |
+| CNN 28x28, infer, batch 512 | 55.7 | 23.6 | 2.4x | 2.2x | 1.2x |
+| CNN 28x28, infer, batch 1 | 0.250 | 0.100 | 2.5x | 2.2x | 4.0x |
+| softshrink MLP, train, batch 64 | 0.619 | 0.329 | 1.9x | 1.4x | 4.2x |
+| softshrink MLP, infer, batch 1 | 0.059 | 0.023 | 2.6x | 1.5x | 4.5x |
+| GPT-2 small, train, 1 x 128 tokens | 656 | 299 | 2.2x | 2.1x | 5.6x |
+| GPT-2 small, infer, 1 x 128 tokens | 97.6 | 75.8 | 1.3x | 1.2x | 2.7x |
+| element-wise chain, 4,194,304 floats | 2.58 | 1.23 | 2.1x | 2.0x | 2.3x |
+| element-wise chain, 262,144 floats | 0.228 | 0.079 | 2.9x | 2.5x | 2.9x |
+| element-wise chain, 64 floats | 0.005 | 0.004 | 1.1x | 1.1x | 3.2x |
+| `scan` of 1,000 LSTM cells of 64 | 1.25 | 0.960 | 1.3x | 1.3x | 4.5x |
+| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.4x | 1.3x | 2.2x |
 
 - A loop of a known number of iterations, whose elements do not depend on each other, is one call of a kernel: 1.4 ns an
   iteration of the `while_loop` above. JAX's CPU backend takes 3. Iterations of other loops on scalars cost 5 ns.
 - GPT-2's products are 95 % of the time of inference. They run at some 245 GFLOP/s of one core, whose peak is 265: 1.4
-  times the speed of JAX's CPU backend would be that peak. In training JAX took 615 to 741 ms in three runs, Headrace
-  324 in two of them. Since then, products with transposed weights have a loop of our own, and the largest two are
-  sgemm's: 591 instead of 640 ms of CPU time on both threads, 309 instead of 325 by the clock (two builds in turn at
-  real-time priority, load 20).
+  times the speed of JAX's CPU backend would be that peak. In training JAX took 615 to 741 ms in six runs. Headrace
+  took 324 in two of the first three and 294, 299 and 314 since products with transposed weights have a loop of our own
+  and the largest two are sgemm's: 2.19, 2.19 and 2.07 times the speed.
 
 First calls with both cores taken from others, garbage of the imports collected before, ms. JAX traces the CNN's step
 for 75 of these, lowers it for 39 (62 for its CPU backend) and writes it as bytes for 10:
