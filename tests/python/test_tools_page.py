@@ -72,7 +72,7 @@ def test_perf_names_generated_code_in_a_first_process_and_a_later_one():
     done = run(ROOT / "bench" / "samples.py", "--seconds", 1)
     shares = re.findall(r"^(first|later) process: (\d+) samples in generated code, ([\d.]+) %", done.stdout, re.M)
     assert [which for which, *_ in shares] == ["first", "later"], done.stderr
-    assert all(int(count) > 100 and float(share) >= 99 for _, count, share in shares), done.stdout
+    assert all(int(count) > 20 and float(share) >= 99 for _, count, share in shares), done.stdout
 
 
 def test_the_cost_of_probes_needs_two_builds():
