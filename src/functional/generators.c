@@ -66,12 +66,12 @@ static counter read_state(hr__formula *f) {
   return c;
 }
 
-/* The counter plus u64 `steps`. */
+/* The counter plus u64 `steps`; has_carry: it has an upper half. */
 static counter moved(hr__formula *f, const counter *c, const hr_tensor *steps, bool has_carry) {
   counter next = {c->key, hr__plus(f, c->low, steps), c->high};
   if (has_carry) {
     const hr_tensor *carry = hr__as_dtype(f, hr__binary(f, HR_OP_LT, next.low, c->low), HR_DTYPE_U64);
-    next.high = hr__plus(f, c->high != NULL ? c->high : c->key, carry);
+    next.high = hr__plus(f, c->high, carry);
   }
   return next;
 }

@@ -32,7 +32,7 @@ static op_case few_case(const window *q, image_layout x, image_layout w, image_l
   return t;
 }
 
-/* Whatever the number of pixels and weights. */
+/* With any number of pixels and weights. */
 static void check_case(op_case t) {
   op_case_node(&t);
   op_case_check_node(&t);

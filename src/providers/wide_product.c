@@ -17,11 +17,10 @@ hr__wide_rows hr__wide_rows_of(const float *from, int64_t count, int64_t floats,
   return (hr__wide_rows){(const char *)from, floats > 0 ? count : 0, floats * size, step * size};
 }
 
-hr__wide_ahead hr__wide_ahead_of(hr__wide_rows rows, hr__wide_rows then, int64_t lines, int64_t depth) {
+hr__wide_ahead hr__wide_ahead_of(hr__wide_rows rows, int64_t lines, int64_t depth) {
   int64_t sums = hr_divide_up(lines, hr__wide_lines[HR__AHEAD_VECTORS - 1]) * depth;
-  int64_t bytes = rows.count * hr_round_up(rows.bytes, CACHE_LINE) + then.count * hr_round_up(then.bytes, CACHE_LINE);
+  int64_t bytes = rows.count * hr_round_up(rows.bytes, CACHE_LINE);
   return (hr__wide_ahead){.rows = rows,
-                          .then = then,
                           .stride = hr_max(CACHE_LINE, hr_divide_up(bytes, sums)),
                           .every = hr_max(1, sums * CACHE_LINE / hr_max(1, bytes))};
 }
@@ -35,10 +34,7 @@ WIDE_INLINE void request(hr__wide_ahead *x) {
   if (x->byte >= x->rows.bytes) {
     x->byte = 0;
     x->rows.row += x->rows.step;
-    if (--x->rows.count == 0) {
-      x->rows = x->then;
-      x->then.count = 0;
-    }
+    --x->rows.count;
   }
 }
 

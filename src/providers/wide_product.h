@@ -16,9 +16,9 @@ typedef struct hr__wide_rows {
   int64_t count, bytes, step;
 } hr__wide_rows;
 
-/* Memory that the first cache requests evenly during sums, which move it on: first and then second rows. */
+/* Memory that the first cache requests evenly during sums, which move it on. */
 typedef struct hr__wide_ahead {
-  hr__wide_rows rows, then;
+  hr__wide_rows rows;
   int64_t byte;   /* the next one of the first row */
   int64_t stride; /* bytes from request to request */
   int64_t every;  /* additions to each sum from request to request */
@@ -50,7 +50,7 @@ void hr__wide_multiply(const hr__wide_product *product);
 /* `step` floats lie between two rows. */
 hr__wide_rows hr__wide_rows_of(const float *from, int64_t count, int64_t floats, int64_t step);
 /* During products of `lines` lines and HR__AHEAD_VECTORS vectors over a depth. */
-hr__wide_ahead hr__wide_ahead_of(hr__wide_rows rows, hr__wide_rows then, int64_t lines, int64_t depth);
+hr__wide_ahead hr__wide_ahead_of(hr__wide_rows rows, int64_t lines, int64_t depth);
 /* to[k][column] = from[column][k], `width` floats from k to k, for a product's u; columns up to the last whole vector
  * are zeros. */
 void hr__wide_pack_panel(const float *from, int64_t step, int64_t depth, int64_t columns, float *to, int64_t width);

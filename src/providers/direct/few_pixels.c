@@ -125,7 +125,7 @@ static bool requests(const panel *n, part *w, hr__wide_ahead *out) {
   bool is = w->next != NULL && channels_of(n) == width_of(n) && turn % step == 0 && turn / step < n->vectors;
   if (is) {
     hr__wide_rows rows = hr__wide_rows_of(w->next + turn / step * VECTOR, depth, VECTOR, n->c->p->shape.w_in);
-    *out = hr__wide_ahead_of(rows, (hr__wide_rows){0}, 1, depth);
+    *out = hr__wide_ahead_of(rows, 1, depth);
   }
   return is;
 }

@@ -157,7 +157,7 @@ static void multiply_packed_panel(const hr__panels *p, part x) {
     x.depth = next_depth(p->depth - x.k);
     const float *u = panel + x.k * step, *next = u + x.depth * step;
     hr__wide_rows rows = hr__wide_rows_of(next, 1, hr_min(x.depth * step, end - next), 0);
-    hr__wide_ahead ahead = hr__wide_ahead_of(rows, (hr__wide_rows){0}, rows_of(p), x.depth);
+    hr__wide_ahead ahead = hr__wide_ahead_of(rows, rows_of(p), x.depth);
     multiply_part(p, &x, u + inside, step, &ahead);
   }
 }
@@ -185,18 +185,11 @@ static const float *right_of(const hr__panels *p, const part *x) {
   return p->b + x->k * p->b_inner + x->column * p->b_column;
 }
 
-/* Rows of the left factor's next part, of which each panel requests some. */
-static hr__wide_rows left_ahead(const hr__panels *p, int64_t i, int64_t panels, const part *x) {
-  int64_t k = x->k + x->depth, first = rows_of(p) * i / panels, end = rows_of(p) * (i + 1) / panels;
-  const float *from = p->a + (p->row + first) * p->a_row + k * p->a_inner;
-  return hr__wide_rows_of(from, end - first, p->a_inner == 1 ? next_depth(p->depth - k) : 0, p->a_row);
-}
-
 /* Packs a panel of dense columns, and requests the next one while it multiplies. */
-static void multiply_dense_columns(const hr__panels *p, const part *x, const part *next, hr__wide_rows left) {
+static void multiply_dense_columns(const hr__panels *p, const part *x, const part *next) {
   hr__wide_pack_panel(right_of(p, x), p->b_column, x->depth, x->columns, p->packed, x->width);
   hr__wide_rows right = hr__wide_rows_of(right_of(p, next), next->columns, next->depth, p->b_column);
-  hr__wide_ahead ahead = hr__wide_ahead_of(right, left, rows_of(p), x->depth);
+  hr__wide_ahead ahead = hr__wide_ahead_of(right, rows_of(p), x->depth);
   multiply_part(p, x, p->packed, x->width, &ahead);
 }
 
@@ -211,7 +204,7 @@ static void multiply_stored(const hr__panels *p) {
       bool is_last = i == panels - 1;
       part next = is_last ? stored_part(p, 0, panels, k + x.depth) : stored_part(p, i + 1, panels, k);
       if (packs) {
-        multiply_dense_columns(p, &x, &next, left_ahead(p, i, panels, &x));
+        multiply_dense_columns(p, &x, &next);
       } else {
         multiply_part(p, &x, right_of(p, &x), p->b_inner, NULL);
       }
