@@ -111,6 +111,10 @@ bool hr__provider_runs_contractions(hr_op op);
 bool hr__provider_runs_products(hr_op op);
 bool hr__provider_runs_windows(hr_op op);
 bool hr__provider_runs_weight_gradients(hr_op op);
+/* A prepared object in one block of the host allocator: a copy of the first `bytes`. `failure`: what RESOURCE_EXHAUSTED
+ * says. */
+HR_MUST_USE hr_status hr__provider_keep(const hr_prepared *prepared, size_t bytes, const char *failure,
+                                        hr_prepared **out_prepared);
 /* A provider's `release` of a prepared object that is one block of the host allocator. */
 void hr__provider_release(hr_prepared *prepared);
 

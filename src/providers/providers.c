@@ -1,4 +1,6 @@
 /* providers.c: all providers, in order of preference. */
+#include <string.h>
+
 #include "base/allocator.h"
 #include "core/ops/op.h"
 #include "providers/provider.h"
@@ -46,6 +48,16 @@ bool hr__provider_runs_windows(hr_op op) {
 
 bool hr__provider_runs_weight_gradients(hr_op op) {
   return op == HR_OP_CONV_BACKWARD_WEIGHT;
+}
+
+hr_status hr__provider_keep(const hr_prepared *prepared, size_t bytes, const char *failure,
+                            hr_prepared **out_prepared) {
+  *out_prepared = hr_malloc(bytes);
+  if (*out_prepared == NULL) {
+    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "%s", failure);
+  }
+  memcpy(*out_prepared, prepared, bytes);
+  return HR_OK;
 }
 
 void hr__provider_release(hr_prepared *prepared) {

@@ -16,7 +16,6 @@
  */
 #include <string.h>
 
-#include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/direct/direct.h"
@@ -252,12 +251,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   }
   divide(&p);
   *out_workspace_bytes = workspace_of(&p);
-  *out_prepared = hr_malloc(footprint(&p));
-  if (*out_prepared == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
-  }
-  memcpy(*out_prepared, &p, footprint(&p));
-  return HR_OK;
+  return hr__provider_keep(&p, footprint(&p), "matmul: no memory for a prepared product", out_prepared);
 }
 
 static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_node *node,

@@ -27,7 +27,6 @@
 
 #include <string.h>
 
-#include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/provider.h"
@@ -418,12 +417,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)program, (void)algorithm, (void)queue;
   hr_prepared p;
   *out_workspace_bytes = plan(node, &p);
-  *out_prepared = hr_malloc(footprint(&p));
-  if (*out_prepared == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
-  }
-  memcpy(*out_prepared, &p, footprint(&p));
-  return HR_OK;
+  return hr__provider_keep(&p, footprint(&p), "conv: no memory for a prepared convolution", out_prepared);
 }
 
 static bool can_take(const hr_node *node) {

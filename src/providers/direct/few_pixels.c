@@ -23,7 +23,6 @@
  */
 #include <string.h>
 
-#include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
 #include "providers/direct/direct.h"
@@ -300,12 +299,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)program, (void)algorithm, (void)queue;
   hr_prepared p;
   *out_workspace_bytes = plan(node, &p);
-  *out_prepared = hr_malloc(footprint(&p));
-  if (*out_prepared == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "conv: no memory for a prepared convolution");
-  }
-  memcpy(*out_prepared, &p, footprint(&p));
-  return HR_OK;
+  return hr__provider_keep(&p, footprint(&p), "conv: no memory for a prepared convolution", out_prepared);
 }
 
 static bool is_transformed(const hr_node *node, const hr__direct_shape *s) {

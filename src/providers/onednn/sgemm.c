@@ -27,7 +27,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/allocator.h"
 #include "base/integer.h"
 #include "base/thread.h"
 #include "core/ir/dtype.h"
@@ -321,11 +320,7 @@ static hr_status prepare(const hr_program *program, const hr_node *node, int alg
   (void)plan(program, node, &p);
   divide(&p);
   *out_workspace_bytes = workspace_of(&p);
-  *out_prepared = hr_malloc(footprint(&p));
-  if (*out_prepared == NULL) {
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "matmul: no memory for a prepared product");
-  }
-  memcpy(*out_prepared, &p, footprint(&p));
+  HR_RETURN_IF_ERROR(hr__provider_keep(&p, footprint(&p), "matmul: no memory for a prepared product", out_prepared));
   make_code(&p);
   return HR_OK;
 }
