@@ -50,7 +50,8 @@ def change_optimizer() -> None:
         inner, counter, scale = self.inner_optimizer, self.step_counter._value, self.dynamic_scale._value
         is_finite = self.check_finite(grads)
         others = [value for value in vars(inner).values() if isinstance(value, Variable)]  # as of Nadam
-        values = [variable._value for variable in {id(one): one for one in [*trained, *inner.variables, *others]}.values()]
+        changed = {id(one): one for one in [*trained, *inner.variables, *others]}
+        values = [variable._value for variable in changed.values()]
         kept = [tf.identity(value) for value in values]
         inner.apply([grad / tf.cast(scale, grad.dtype) for grad in grads], trainable_variables=trainable_variables)
         for value, old in zip(values, kept, strict=True):

@@ -366,9 +366,15 @@ IN_FUNCTIONS = {  # a function, arguments that are right, and others
     "convolution": (lambda x, k: tf.nn.conv2d(x, k, 1, "SAME"), (IMAGE, KERNEL), (IMAGE[..., :1], KERNEL)),
     "pooling": (lambda x: tf.nn.max_pool2d(x + 1, 2, 2, "VALID"), (IMAGE,), (IMAGE[0],)),
     "cross entropy": (
-        lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x), (ONES, np.array([0, 1])), (ONES, np.array([0]))
+        lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, x),
+        (ONES, np.array([0, 1])),
+        (ONES, np.array([0])),
     ),
-    "segments": (lambda x, y: tf.math.unsorted_segment_sum(x, y, 2), (ONES, np.array([0, 1])), (ONES, np.array([0, 1, 1]))),
+    "segments": (
+        lambda x, y: tf.math.unsorted_segment_sum(x, y, 2),
+        (ONES, np.array([0, 1])),
+        (ONES, np.array([0, 1, 1])),
+    ),
     "gather": (lambda x: tf.gather(x * 2, [0], axis=1), (ONES,), (ONES[0],)),
 }  # fmt: skip
 
@@ -400,7 +406,8 @@ def calls_of_other_ranks(device):
     found = []
     with tf.device(device):
         weights = tf.Variable(np.ones((3, 2), "float32"))
-        matrix = tf.function(lambda x: tf.reduce_sum(tf.nn.relu(x @ weights)), input_signature=[tf.TensorSpec([None, 3])])
+        rows = [tf.TensorSpec([None, 3])]
+        matrix = tf.function(lambda x: tf.reduce_sum(tf.nn.relu(x @ weights)), input_signature=rows)
         any_rank = tf.function(lambda x: tf.reduce_sum(x * 2 + 1, -1), input_signature=[tf.TensorSpec(None)])
         traced = tf.function(lambda x: tf.reduce_sum(x - 0.5)).get_concrete_function(tf.TensorSpec([None, 3]))
         for function in (matrix, traced, any_rank):

@@ -111,8 +111,9 @@ def augmented():
     return keras.Sequential(
         [layers.Rescaling(2.0, -1.0), layers.RandomFlip(seed=1), layers.RandomRotation(0.1, seed=2),
          layers.RandomZoom(0.2, seed=3), layers.RandomTranslation(0.1, 0.1, seed=4), layers.RandomContrast(0.2, seed=5),
-         layers.RandomBrightness(0.1, (-1, 1), seed=6), layers.RandomCrop(28, 28, seed=7), layers.GaussianNoise(0.1, seed=8),
-         layers.Conv2D(8, 3, 2, activation="relu"), layers.Flatten(), layers.Dense(10)])  # fmt: skip
+         layers.RandomBrightness(0.1, (-1, 1), seed=6), layers.RandomCrop(28, 28, seed=7),
+         layers.GaussianNoise(0.1, seed=8), layers.Conv2D(8, 3, 2, activation="relu"), layers.Flatten(),
+         layers.Dense(10)])  # fmt: skip
 
 
 def embeddings():
