@@ -125,6 +125,7 @@ typedef struct hr_stablehlo_main {
   int input_count, output_count;
   int *inputs, *outputs; /* for each: its number in the graph, or HR_STABLEHLO_TOKEN */
   int *donations;        /* for each input: the number of the output here that may have its memory, KEPT or ANY */
+  int *output_bits;      /* for each: 2 or 4, those of an integer that the graph has in 8; or 0 */
   hr_stablehlo_shards *input_shards, *output_shards;   /* for each, as hr_stablehlo_open_program divides them */
   hr_stablehlo_layout *input_layouts, *output_layouts; /* for each, as the file states; the graph has none */
   char *name;                                          /* the module's, "jit_f"; NULL: it has none */

@@ -67,7 +67,7 @@ static const pjrt_memory_layout *layout_of(const hr_stablehlo_layout *stated, in
 }
 
 static hr_status add_output(pjrt_executable *executable, const hr_type *type, int index, size_t *dim_count) {
-  pjrt_type of = hrj_type_of(type->dtype);
+  pjrt_type of = hrj_type_of(type->dtype, executable->main.output_bits[index]);
   for (int d = 0; d < type->rank; ++d) {
     if (type->dims[d] < 0) {
       return hr_status_make(HR_STATUS_UNIMPLEMENTED, HRJ_PLATFORM ": dim %d of output %d is no number", d, index);

@@ -57,8 +57,9 @@ pjrt_error *hrj_error_make(hr_status_code code, const char *format, ...) HR_PRIN
 /* A type of the ABI as it is stored: HR_DTYPE_NONE if it can't be. Types of less than a byte, and formats of one byte
  * that the core lacks, are bytes. */
 hr_dtype hrj_dtype_of(pjrt_type type);
-/* The type that stands for a dtype; INVALID if there is none. */
-pjrt_type hrj_type_of(hr_dtype dtype);
+/* The type of elements that are stored in a dtype and have so many bits, 0: those of the dtype; INVALID if there is
+ * none. */
+pjrt_type hrj_type_of(hr_dtype dtype, int bits);
 /* "s32", "bf16", ... */
 const char *hrj_type_name(pjrt_type type);
 

@@ -53,6 +53,13 @@ def test_other_bits_of_a_byte_have_no_meaning(name):
         np.testing.assert_array_equal(np.asarray(signs[1]), view.astype(np.int8))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_results_have_the_dtype_of_the_program(dtype):
+    x = jax.device_put(np.zeros((2, 3), dtype))
+    for y in (jax.jit(lambda x: (x[1:], x.T)), jax.jit(lambda x: (jnp.zeros_like(x), x[:0]))):
+        assert [np.asarray(y).dtype for y in y(x)] == [np.dtype(dtype)] * 2
+
+
 def test_large_strided_arrays_come_back():
     x = np.random.default_rng(0).normal(size=(300, 70, 11)).astype(np.float32)
     for axes in [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)]:

@@ -23,6 +23,11 @@ static int number_of(const hr__vhlo_module *module, const hr__vhlo_value *value,
   return is_token ? HR_STABLEHLO_TOKEN : (*count)++;
 }
 
+static int bits_of(const hr__vhlo_module *module, const hr__vhlo_value *value) {
+  hr__vhlo_type type;
+  return hr__vhlo_type_of(module, value->type, &type) ? hr__hlo_narrow(&type) : 0;
+}
+
 static const hr__vhlo_op *return_of(const hr__vhlo_region *region) {
   for (int i = 0; i < region->op_count; ++i) {
     if (hr__hlo_is_return(&region->ops[i])) {
@@ -100,6 +105,7 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   lists->inputs = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->inputs);
   lists->outputs = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->outputs);
   lists->donations = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->donations);
+  lists->output_bits = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->output_bits);
   lists->input_shards = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->input_shards);
   lists->output_shards = hr_calloc((size_t)lists->output_count + 1, sizeof *lists->output_shards);
   lists->input_layouts = hr_calloc((size_t)lists->input_count + 1, sizeof *lists->input_layouts);
@@ -108,7 +114,7 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   int *results = hr__hlo_dictionaries(module, function, "res_attrs", lists->output_count);
   if (lists->inputs == NULL || lists->outputs == NULL || lists->donations == NULL || arguments == NULL ||
       results == NULL || lists->input_shards == NULL || lists->output_shards == NULL || lists->input_layouts == NULL ||
-      lists->output_layouts == NULL) {
+      lists->output_layouts == NULL || lists->output_bits == NULL) {
     hr_free(arguments);
     hr_free(results);
     return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for %d inputs and %d outputs", lists->input_count,
@@ -119,6 +125,7 @@ static hr_status list_values(const hr__vhlo_module *module, const hr__vhlo_op *f
   }
   for (int i = 0, count = 0; i < lists->output_count; ++i) {
     lists->outputs[i] = number_of(module, end->operands[i], &count);
+    lists->output_bits[i] = bits_of(module, end->operands[i]);
   }
   list_donations(module, arguments, lists);
   list_all_shards(module, function, arguments, results, end, lists);
@@ -181,6 +188,7 @@ void hr_stablehlo_main_fini(hr_stablehlo_main *lists) {
   hr_free(lists->inputs);
   hr_free(lists->outputs);
   hr_free(lists->donations);
+  hr_free(lists->output_bits);
   hr_free(lists->input_shards);
   hr_free(lists->output_shards);
   hr_free(lists->input_layouts);

@@ -236,7 +236,7 @@ typedef struct artifact {
   size_t size;
 } artifact;
 
-enum { ARTIFACTS = 256, ARTIFACT_BYTES = 1 << 16 };
+enum { ARTIFACTS = 512, ARTIFACT_BYTES = 1 << 16 };
 
 /* Adds the artifacts of a folder to the list, those of at most ARTIFACT_BYTES. */
 static int add_folder(const char *folder, artifact *list, int count) {
@@ -311,7 +311,7 @@ HR_TEST(wrong_bytes_fail_or_make_a_graph) {
   static artifact list[ARTIFACTS] = {{program, sizeof program}, {tokens, sizeof tokens}};
   const char *files = getenv("HEADRACE_TEST_FILES"), *seed = getenv("HEADRACE_TEST_SEED");
   const char *folder = getenv("HEADRACE_TEST_ARTIFACTS");
-  int64_t count = files != NULL ? atoll(files) : hr_test_count(20000), opened = 0;
+  int64_t count = files != NULL ? atoll(files) : hr_test_count(100000), opened = 0;
   uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 1;
   int artifacts = folder != NULL ? add_folder(folder, list, 2) : 2;
   file_limits_begin();
