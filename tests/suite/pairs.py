@@ -1,6 +1,7 @@
 """Runs test files on the device and on the CPU device of a framework, and compares: for tests/jax_suite,
 tests/keras_suite and tests/tf_suite. `platforms` of the options may name one of them alone."""
 
+import argparse
 import concurrent.futures
 import dataclasses
 import pathlib
@@ -16,7 +17,8 @@ PLATFORMS = ("headrace", "cpu")
 @dataclasses.dataclass
 class Suite:
     """`run(name, platform, options, only, show)` runs one file; show(cases) gets how many cases have ended.
-    `finish(pair, options, store)` may change the result of the device before it is shown."""
+    `options.done` has the cases that ended in a run before. `finish(pair, options, store)` may change the result of the
+    device before it is shown."""
 
     title: str
     expected: pathlib.Path
@@ -39,13 +41,13 @@ def test_files(folder, only, parts=("",)):
 
 
 def run_or_read(suite, name, platform, options, store, line, place):
-    def run(only):
+    def run(only, done):
         line.status = f"{place}, {name} on {platform}"
 
         def show(cases):
             line.status = f"{place}, {name} on {platform}, {cases} cases"
 
-        return suite.run(name, platform, options, only, show)
+        return suite.run(name, platform, argparse.Namespace(**vars(options) | {"done": done}), only, show)
 
     return store.run_or_read(name, platform, options, run)
 

@@ -2,7 +2,8 @@
 tests/keras_suite and tests/tf_suite.
 
 A process that crashes, hangs or takes too much memory ends; the case that was running has failed, and another process
-goes on with the next one. `options` has `seconds` of a file, `megabytes` of a process and `every`, which selects cases.
+goes on with the next one. `options` has `seconds` of a file, `megabytes` of a process, `every`, which selects cases, and
+may have `done`, {case: [outcome, error]} of a run that was cut: its cases do not run again.
 """
 
 import json
@@ -40,6 +41,11 @@ def read_report(report):
         else:
             cases.setdefault(running, ["began", ""])
     return cases, running
+
+
+def write_report(report, done):
+    lines = [{"case": case, "outcome": outcome, "error": error} for case, (outcome, error) in done.items()]
+    report.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def resident_bytes(process):
@@ -104,6 +110,7 @@ def run_file(name, command, folder, variables, options, only=None, progress=lamb
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         report = pathlib.Path(temporary, "report.jsonl")
+        write_report(report, getattr(options, "done", {}))
         variables = variables | {"HEADRACE_SUITE_REPORT": str(report), "HEADRACE_SUITE_FILE": name}
         variables["HEADRACE_SUITE_EVERY"] = str(options.every)
         if only is not None:

@@ -19,6 +19,7 @@ def add_options(parser, folder, page):
     add("--jobs", type=int, default=1, help="files at a time")
     add("--again", action="store_true", help="also files that have results of Headrace")
     add("--failed", action="store_true", help="of files that have results, the failed cases again")
+    add("--more", action="store_true", help="files that were cut go on with their other cases")
     add("--errors", action="store_true", help="count the first lines of failures")
     add("--cases", action="store_true", help="list the failed cases with their errors")
     add("--every", type=int, default=1, help="one case of so many; names select them")
@@ -47,13 +48,14 @@ class Store:
         path.with_suffix(".new").replace(path)
 
     def run_or_read(self, file, platform, options, run):
-        """The result of a file on a platform: the one that is kept, or that of `run(only)`, which is kept."""
+        """The result of a file on a platform: the one that is kept, or that of `run(only, done)`, which is kept."""
         kept = self.read(file, platform)
         is_here = platform != "cpu"
         only = has_case(kept, "failed") if kept and is_here and options.failed else None
-        if kept and not only and not (is_here and options.again):
+        done = ended(kept) if kept and kept["end"] and options.more else {}
+        if kept and not only and not done and not (is_here and options.again):
             return kept
-        found = run(only)
+        found = run(only, done)
         if only:
             found["cases"] = kept["cases"] | found["cases"]
             found["is_named"] = kept.get("is_named", False)
@@ -63,6 +65,11 @@ class Store:
 
     def files(self):
         return sorted({f"{path.name.split('.')[0].replace('@', '/')}.py" for path in self.folder.glob("*.json")})
+
+
+def ended(result):
+    """The cases of a result without the one that was running when the file was cut."""
+    return {case: found for case, found in result["cases"].items() if not found[1].endswith(result["end"])}
 
 
 def has_case(result, outcome):
