@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help build test onnx fuzz fuzz-files fuzz-torch demo demo-graph gallery tools bench bench-c bench-ops check
 .PHONY: conformance sanitize sanitize-tensorflow
 .PHONY: array-api-tests bench-arrays mlx-tests fuzz-gradients rows conformance-tools sanitize-sample format test-levels
-.PHONY: test-jax jax-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
+.PHONY: test-jax jax-tests stablehlo-tests jax-venv demo-jax fuzz-jax test-tensorflow tensorflow-venv demo-tensorflow
 .PHONY: conformance-tensorflow conformance-tensorflow-kernels conformance-keras
 .PHONY: wheels test-wheels clean venv python-package
 
@@ -69,6 +69,7 @@ JAX_PYTHON = $(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax
 define TEST_JAX
 $(JAX_PYTHON) -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true frontends/jax/tests
 $(JAX_PYTHON) tests/jax_suite/run.py --sample
+$(JAX_PYTHON) tests/stablehlo/artifacts.py
 endef
 
 jax-venv: $(JAX_STAMP)
@@ -126,6 +127,10 @@ conformance-keras: build $(TENSORFLOW_STAMP) ## Keras' own tests on the device a
 
 jax-tests: build $(JAX_STAMP) ## JAX's own tests, of the checkout HEADRACE_JAX_SOURCE; OPTIONS='--files lax_test'
 	$(JAX_PYTHON) tests/jax_suite/run.py $(OPTIONS)
+
+stablehlo-tests: build $(JAX_STAMP) ## StableHLO's own tests, of the checkout HEADRACE_STABLEHLO_SOURCE; OPTIONS='--select add'
+	JAX_ENABLE_X64=1 $(JAX_PYTHON) tests/stablehlo/run.py $(OPTIONS)
+	$(JAX_PYTHON) tests/stablehlo/artifacts.py --texts
 
 fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test

@@ -200,6 +200,7 @@ of memory:
 `make test-jax` runs the tests of the plug-in, and a fixed sample of JAX's own tests if `HEADRACE_JAX_SOURCE` names a
 checkout of JAX. `make jax-tests` runs all of them on Headrace and on JAX's CPU backend, and keeps the results of each
 file: `OPTIONS='--files lax_test --again'` runs a file again. [jax-tests.md](jax-tests.md) has the results.
+`make stablehlo-tests` runs StableHLO's, of the checkout `HEADRACE_STABLEHLO_SOURCE`.
 `make fuzz-jax` compares random programs with that backend.
 """
 SPEED = """\
