@@ -660,6 +660,25 @@ HR_TEST(a_plan_serves_dims_whose_sums_have_another_order) {
   close_user(&u);
 }
 
+/* True if a program for that many rows is compiled. */
+static bool compiles(user *u, int64_t rows) {
+  hr_stats before = stats_of(u);
+  expect(u, rows);
+  return stats_of(u).compiles - before.compiles > stats_of(u).general_plans - before.general_plans;
+}
+
+HR_TEST(a_plan_that_was_right_out_of_reach_reaches_further) {
+  user u;
+  open_user(&u);
+  for (int64_t rows = 9; rows < 13; ++rows) {
+    expect(&u, rows);
+  }
+  HR_ASSERT(!compiles(&u, 22) && compiles(&u, 30));    /* the range ends at twice 12 */
+  HR_ASSERT(!compiles(&u, 120) && compiles(&u, 122));  /* .. at four times 30, */
+  HR_ASSERT(!compiles(&u, 200) && !compiles(&u, 123)); /* .. at eight times 122 */
+  close_user(&u);
+}
+
 enum { SHIFT = 2000, SHIFTED_MAX = 5 * SHIFT, SHIFTED = 3 };
 
 /* 1, 2, 3, .. */

@@ -1,12 +1,15 @@
 #include "engine/general_plan.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/allocator.h"
 #include "base/hash.h"
 #include "base/polynomial.h"
 
-enum { STRUCTURES_MAX = 256, SAMPLES_MAX = 16, GENERALS_MAX = 4, VARIABLES_MAX = 2, REACH_MAX = 2 };
+enum { STRUCTURES_MAX = 256, SAMPLES_MAX = 16, GENERALS_MAX = 4, VARIABLES_MAX = 2 };
+/* How far beyond its samples a plan holds at first, and at most. */
+static const double REACH_MIN = 2, REACH_MAX = 8, OUT_OF_REACH = INFINITY;
 /* Each polynomial has fewer terms than it has samples: at least one is left to check it on. */
 static const int SAMPLES_MIN[VARIABLES_MAX + 1] = {0, 3, 5};
 static const int64_t UNIT_MAX = 64;
@@ -26,6 +29,7 @@ typedef struct general {
   int variable_count;
   size_t variables[VARIABLES_MAX]; /* words of the key */
   int64_t low[VARIABLES_MAX], high[VARIABLES_MAX];
+  double reach;                              /* how far beyond them the plan holds */
   int64_t unit[VARIABLES_MAX];               /* the power of two that divides all samples, up to UNIT_MAX */
   HR_VECTOR(hr_polynomial) polynomials;      /* of words and numbers, then of estimates */
   size_t exact_count;                        /* of the former, which must have values */
@@ -333,12 +337,12 @@ static void read_variables(const general *g, const word_lists *lists, int64_t *o
   }
 }
 
-/* How far the variables are from the range: the largest ratio, 1 inside; above REACH_MAX if the plan doesn't hold. */
+/* How far the variables are from the range of the samples: the largest ratio, 1 inside. */
 static double distance(const general *g, const int64_t *x) {
   double most = 1;
   for (int v = 0; v < g->variable_count; ++v) {
     if (x[v] <= 0 || x[v] % g->unit[v] != 0) {
-      return REACH_MAX + 1;
+      return OUT_OF_REACH;
     }
     double below = (double)g->low[v] / (double)x[v], above = (double)x[v] / (double)g->high[v];
     double own = below > above ? below : above;
@@ -587,6 +591,7 @@ static bool make_general(fitting *f, general *out) {
       !sample_copy(f->samples[0], &out->sample) || !find_classes(out)) {
     return false;
   }
+  out->reach = REACH_MIN;
   for (int s = 0; s < f->count; ++s) {
     widen(out, (const int64_t[VARIABLES_MAX]){f->x[s], f->y[s]}, s == 0);
   }
@@ -677,10 +682,11 @@ static void find_distances(const hr_general_structure *structure, const hr_key *
   int64_t x[VARIABLES_MAX];
   for (int i = 0; i < structure->general_count; ++i) {
     const general *g = &structure->generals[i];
-    out_distances[i] = REACH_MAX + 1;
+    out_distances[i] = OUT_OF_REACH;
     if (has_counts(g, key)) {
       read_variables(g, lists, x);
-      out_distances[i] = distance(g, x);
+      double own = distance(g, x);
+      out_distances[i] = own <= g->reach ? own : OUT_OF_REACH;
     }
   }
 }
@@ -690,7 +696,7 @@ static void find_distances(const hr_general_structure *structure, const hr_key *
 static int nearest(const hr_general_structure *structure, const double *distances) {
   int found = -1;
   for (int i = 0; i < structure->general_count; ++i) {
-    if (distances[i] <= REACH_MAX && (found < 0 || distances[i] < distances[found])) {
+    if (distances[i] < OUT_OF_REACH && (found < 0 || distances[i] < distances[found])) {
       found = i;
     }
   }
@@ -717,7 +723,7 @@ static hr_general_find find_in(const hr_general_structure *structure, const hr_k
   double distances[GENERALS_MAX];
   bool is = false;
   find_distances(structure, key, &lists, distances);
-  for (int i; !is && (i = nearest(structure, distances)) >= 0; distances[i] = REACH_MAX + 1) {
+  for (int i; !is && (i = nearest(structure, distances)) >= 0; distances[i] = OUT_OF_REACH) {
     const general *g = &structure->generals[i];
     is = holds(g, key, &lists, is_known, &out_numbers->values) && skipped-- <= 0 &&
          (!wants_all ||
@@ -754,7 +760,8 @@ hr_general_find hr__generals_find(hr_generals *generals, hr_key *key, uint64_t k
   return found;
 }
 
-/* True if a general plan gives the sample; then its range includes it. */
+/* True if a general plan gives the sample; then its range includes it. A program that was compiled because its dims are
+ * out of reach shows that the compiler decides there as it did before, so the plan holds further from then on. */
 static bool is_known(general *g, const sample *s) {
   const word_lists lists = {{s->words}, {s->word_count}};
   int64_t x[VARIABLES_MAX];
@@ -768,6 +775,8 @@ static bool is_known(general *g, const sample *s) {
          memcmp(numbers.data, s->numbers, s->number_count * sizeof *s->numbers) == 0;
   }
   if (is) {
+    double own = distance(g, x);
+    g->reach *= own > g->reach && own < OUT_OF_REACH && g->reach < REACH_MAX ? 2 : 1;
     widen(g, x, false);
   }
   hr_vector_fini(&numbers);

@@ -13,7 +13,8 @@
  * compiler can't differ. The guards are
  *
  *   - the structure: which numbers are negative, 0, 1 or more;
- *   - the range of the samples, and half and twice of it (of several plans that hold, the one with the nearest range);
+ *   - the range of the samples, and half and twice of it (of several plans that hold, the one with the nearest range).
+ *     If a program beyond that is compiled to the expected numbers, the plan holds for four times, then eight times;
  *   - powers of two that divide all samples divide the new dim;
  *   - programs whose number of nodes follows from dims, as of sums by doubling, have none (hr_program.has_rounds);
  *   - numbers keep their class. The order of a reduction is derived from its new dims (hr_schedule_renumber).

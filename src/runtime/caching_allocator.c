@@ -59,14 +59,13 @@ static bool is_shared_with_others(const hr_caching_allocator *allocator) {
   return allocator->driver->capture_begin == NULL;
 }
 
-/* The size of a large block. On a host memory that is never touched costs nothing, so blocks of up to 1 MB are rounded
- * to halves of powers of two: values that grow with each step keep their blocks, whose pages are there and in the
- * caches. */
-static size_t round_large(const hr_caching_allocator *allocator, size_t bytes) {
-  if (!is_shared_with_others(allocator) || bytes > (size_t)1 << 20) {
+/* The size of a block. On a host memory that is never touched costs nothing, so blocks of a page to 1 MB are rounded to
+ * powers of two: values that grow with each step keep their blocks, whose pages are there and in the caches. */
+static size_t round_block(const hr_caching_allocator *allocator, size_t bytes) {
+  if (!is_shared_with_others(allocator) || bytes <= HR_ALLOCATOR_PAGE || bytes > (size_t)1 << 20) {
     return hr__caching_allocator_round(bytes);
   }
-  return hr_align_up(bytes, (size_t)1 << (floor_log2(bytes - 1) - 1));
+  return hr_align_up(bytes, (size_t)1 << (floor_log2(bytes - 1) + 1));
 }
 
 void hr_caching_allocator_init(hr_caching_allocator *allocator, const struct hr_driver *driver, void *impl,
@@ -324,7 +323,7 @@ static hr_status add_slab(hr_caching_allocator *allocator, int size_class, size_
 
 static hr_status alloc_small(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
   int size_class;
-  size_t bytes = round_eighths(wanted, &size_class);
+  size_t bytes = round_eighths(round_block(allocator, wanted), &size_class);
   if (allocator->slabs[size_class] == NULL) {
     HR_RETURN_IF_ERROR(add_slab(allocator, size_class, bytes, wanted));
   }
@@ -405,7 +404,7 @@ static void unlink_used(hr_caching_allocator *allocator, hr_block *block) {
 }
 
 static hr_status alloc_large(hr_caching_allocator *allocator, size_t wanted, hr_block **out_block) {
-  size_t bytes = round_large(allocator, wanted), at = find_large(allocator, bytes, NULL);
+  size_t bytes = round_block(allocator, wanted), at = find_large(allocator, bytes, NULL);
   size_t waste = has_much_free(allocator, 2) ? 2 * hr__caching_allocator_round(wanted) - bytes : bytes / 8;
   if (at < allocator->free_blocks.count && allocator->free_blocks.data[at]->bytes - bytes <= waste) {
     *out_block = allocator->free_blocks.data[at];

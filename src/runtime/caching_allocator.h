@@ -6,8 +6,8 @@
  *   up to 16 MB     to 64 KB
  *   above           to 2 MB
  *
- * Blocks of a host between 32 KB and 1 MB are rounded to halves instead: pages that nobody touches cost nothing there,
- * and values that grow with each step, such as the caches of beams, keep their blocks.
+ * Blocks of a host between a page and 1 MB are rounded to powers of two instead: pages that nobody touches cost nothing
+ * there, and values that grow with each step, such as the caches of beams, keep their blocks.
  *
  * Blocks of up to 32 KB are cut from slabs of 256 KB, each of one block size. Larger blocks are allocated from the
  * driver one by one; a free one serves any request of which it wastes at most an eighth.
@@ -54,6 +54,7 @@ typedef struct hr_block {
 } hr_block;
 
 enum {
+  HR_ALLOCATOR_PAGE = 4096,
   HR_ALLOCATOR_SMALL_MAX = 32768,
   HR_ALLOCATOR_CLASSES = 8 + 6 * 8,
   HR_ALLOCATOR_SLAB = 262144,
