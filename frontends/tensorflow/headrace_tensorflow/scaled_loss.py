@@ -22,6 +22,7 @@ def select_updates() -> None:
 
 def change_optimizer() -> None:
     import tensorflow as tf
+    from keras.src import ops
     from keras.src.backend import Variable
     from keras.src.backend.common.stateless_scope import in_stateless_scope
     from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
@@ -53,7 +54,8 @@ def change_optimizer() -> None:
         changed = {id(one): one for one in [*trained, *inner.variables, *others]}
         values = [variable._value for variable in changed.values()]
         kept = [tf.identity(value) for value in values]
-        inner.apply([grad / tf.cast(scale, grad.dtype) for grad in grads], trainable_variables=trainable_variables)
+        unscaled = [ops.divide(grad, self.dynamic_scale) for grad in grads]  # in float32 at least
+        inner.apply(unscaled, trainable_variables=trainable_variables)
         for value, old in zip(values, kept, strict=True):
             value.assign(tf.where(is_finite, value, old))
         is_last = tf.equal(counter, self.dynamic_growth_steps - 1)

@@ -67,8 +67,10 @@ def branches_of_keras(monkeypatch):
         yield
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "float16"])  # of the latter, gradients are float16, too
 @pytest.mark.parametrize("name", INNER)
-def test_bits_are_those_of_branches(name, monkeypatch):
+def test_bits_are_those_of_branches(name, policy, monkeypatch):
+    keras.config.set_dtype_policy(policy)
     found = train(INNER[name])
     with branches_of_keras(monkeypatch):
         wanted = train(INNER[name])
