@@ -7,7 +7,8 @@
 #include "runtime/cached_weights.h"
 
 /* Several groups of panels, of whole and partial vectors; several slabs; windows larger than images, and those with
- * taps that no pixel has; pixels of many images; steps, dilations, one spatial dim, one pixel, one channel. */
+ * taps that no pixel has; pixels of many images, also of one row; steps, dilations, one spatial dim, one pixel, one
+ * channel. */
 static const window shapes[] = {
     {2, 1, 300, 20, 1, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
     {2, 1, 20, 500, 1, {7, 7}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
@@ -19,6 +20,7 @@ static const window shapes[] = {
     {2, 1, 5, 17, 1, {1, 1}, {3, 3}, {1, 1}, {3, 3}, {3, 3}},
     {2, 1, 257, 16, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
     {2, 4, 1, 48, 1, {4, 9}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+    {2, 3, 20, 33, 1, {1, 11}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
     {1, 2, 140, 70, 1, {30}, {5}, {1}, {2}, {1}},
     {1, 3, 64, 33, 1, {19}, {1}, {1}, {0}, {1}},
     {1, 1, 24, 100, 1, {61}, {3}, {2}, {1}, {4}},

@@ -669,6 +669,7 @@ typedef enum image_layout {
   IMAGE_CHANNELS_LAST,
   IMAGE_SLICED,
   IMAGE_CHANNELS_LAST_SLICED,
+  IMAGE_CHANNELS_LAST_CROPPED, /* some columns of more */
   IMAGE_REVERSED,
   IMAGE_TURNED,  /* spatial dims in the other order; odd strides in dims of 1 */
   IMAGE_SWAPPED, /* the first two dims exchanged */
@@ -679,7 +680,8 @@ typedef enum image_layout {
 
 static inline void set_image(tensor *t, image_layout layout) {
   int rank = t->rank, order[RANK] = {0, 1, 2, 3, 4, 5};
-  if (layout == IMAGE_CHANNELS_LAST || layout == IMAGE_CHANNELS_LAST_SLICED) {
+  bool is_last = layout == IMAGE_CHANNELS_LAST || layout == IMAGE_CHANNELS_LAST_SLICED;
+  if (is_last || layout == IMAGE_CHANNELS_LAST_CROPPED) {
     for (int d = 1; d < rank; ++d) {
       order[d] = d == rank - 1 ? 1 : d + 1;
     }
@@ -700,6 +702,10 @@ static inline void set_image(tensor *t, image_layout layout) {
   } else if (layout == IMAGE_CHANNELS_LAST_SLICED) { /* some channels of more */
     set_spread(t, order, 2, 0);
     t->strides[1] = 1;
+  } else if (layout == IMAGE_CHANNELS_LAST_CROPPED) {
+    t->dims[rank - 1] += 3;
+    set_dense(t, order);
+    t->dims[rank - 1] -= 3;
   } else if (layout == IMAGE_REVERSED) {
     set_reversed(t);
   } else if (layout == IMAGE_BROADCAST) {

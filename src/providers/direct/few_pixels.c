@@ -269,8 +269,9 @@ static bool is_pointwise(const hr__direct_shape *s) {
 
 static bool is_flat(const hr__direct_shape *s) {
   hr__images x = hr__images_are_channels_last(&s->x) ? s->x : hr__images_packed(&s->x);
-  return is_pointwise(s) && (s->images == 1 || x.image_stride == x.height * x.row_stride) &&
-         (x.height == 1 || x.row_stride == x.width * x.column_stride);
+  int64_t row = x.width * x.column_stride; /* a single row's own stride may be any */
+  return is_pointwise(s) && (x.height == 1 || x.row_stride == row) &&
+         (s->images == 1 || x.image_stride == x.height * row);
 }
 
 /* Returns the bytes of workspace. */
