@@ -19,15 +19,16 @@ static const command commands[] = {
      "  --repeat N      runs it N times and prints the shortest and the mean time\n"
      "  --mode MODE     how the stream works\n"
      "  --print         prints the first elements of each output\n"
-     "Runs a package (.hrpkg) or an ONNX model (.onnx), if FILE is one. Inputs without a file get random contents "
-     "(f32), or zeros.\n"
+     "Runs a package (.hrpkg), an ONNX model (.onnx) or a StableHLO artifact, if FILE is one. Inputs without a file\n"
+     "get random contents (f32), or zeros.\n"
      "  --input NAME=FILE, --output NAME=FILE   npy, or another file of one array; outputs are npy. The only input or\n"
      "                                          output needs no name\n"
      "  --dim NAME=SIZE   the size of a symbol in inputs without a file; default 1\n"
      "  --trust           uses the package's kernels: native code that its author made\n"
      "  --device, --repeat, --print   as above"},
     {"convert", headrace_convert, "convert MODEL -o PACKAGE [--dim NAME=SIZE] [--target TARGET] [--minimum VERSION]",
-     "Writes an ONNX model (.onnx) as a package (.hrpkg). docs/onnx.md lists the operators.\n"
+     "Writes an ONNX model (.onnx) or a StableHLO artifact as a package (.hrpkg). docs/onnx.md and docs/jax.md list\n"
+     "the operators.\n"
      "  --dim NAME=SIZE   a size in place of a symbol, such as a batch; more than once for several\n"
      "  --target TARGET   runs the model, and adds its kernels for v2, v3, v4 (levels of x86-64) or an NVIDIA GPU, "
      "which\n                    need not be there: sm_90, or sm_90:114 with multiprocessors. They are used with "
@@ -35,15 +36,16 @@ static const command commands[] = {
      "  --size NAME=SIZE  the size of a symbol in these runs; default 1\n"
      "  --minimum VERSION fails if version 1, or 2, of the text can't describe the graph"},
     {"inspect", headrace_inspect, "inspect FILE [--graph | --svg PICTURE] [--verify]",
-     "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg) or an ONNX model.\n"
+     "Lists notes, inputs, outputs, symbols, constants and operations of a package (.hrpkg), an ONNX model\n"
+     "or a StableHLO artifact.\n"
      "  --graph         prints the graph's text instead\n"
      "  --svg PICTURE   draws the graph into a file instead, for a browser\n"
      "  --verify        compares all constants of a package with their hashes before"},
     {"bench", headrace_bench,
      "bench FILE [--batch 1,8,64] [--dim NAME=SIZE] [--device NAME] [--seconds S] [--precision bf16]\n"
      "      [--against ENGINES]",
-     "Times the answers of a package or an ONNX model on random inputs: the first one, the median and the shortest\n"
-     "of the others, and the process's peak of memory so far.\n"
+     "Times the answers of a package or a model on random inputs: the first one, the median and the shortest of the\n"
+     "others, and the process's peak of memory so far.\n"
      "  --batch SIZES   sizes of the symbol that is the first dim of the first input; default 1\n"
      "  --dim NAME=SIZE the size of another symbol; default 1\n"
      "  --device NAME   cpu (the default), cuda, ...\n"

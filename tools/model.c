@@ -11,7 +11,8 @@
 
 bool is_model(const char *path) {
   size_t length = strlen(path);
-  return hr_package_is_file(path) || (length > 5 && strcmp(path + length - 5, ".onnx") == 0);
+  return hr_package_is_file(path) || hr_stablehlo_is_file(path) ||
+         (length > 5 && strcmp(path + length - 5, ".onnx") == 0);
 }
 
 hr_status open_model(const char *path, const named_values *fixed, hr_graph **out_graph) {

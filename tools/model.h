@@ -27,9 +27,9 @@ const char *find_named_value(const named_values *values, const char *name);
 /* A size of 0 or more, and nothing behind it. */
 bool parse_size(const char *text, int64_t *out_size);
 
-/* True for a package, and for the name of an ONNX model. */
+/* True for a package, a StableHLO artifact, and the name of an ONNX model. */
 bool is_model(const char *path);
-/* The graph of a package or an ONNX model; the caller owns one reference. fixed: NULL, or the sizes of symbols of an
+/* The graph of one; the caller owns one reference. fixed: NULL, or the sizes of symbols of an
  * ONNX model that become numbers. */
 hr_status open_model(const char *path, const named_values *fixed, hr_graph **out_graph);
 /* Uses the kernels of a package (hr_package_trust). */

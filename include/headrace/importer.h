@@ -93,6 +93,8 @@ HR_API HR_MUST_USE hr_status hr_stablehlo_places(const void *bytes, size_t size,
                                                  void *arg);
 /* True for the first bytes of such an artifact. */
 HR_API bool hr_stablehlo_is_one(const void *bytes, size_t size);
+/* The same for the first bytes of a file; false if it can't be read. */
+HR_API bool hr_stablehlo_is_file(const char *path);
 
 enum {
   HR_STABLEHLO_KEPT = -1, /* the caller keeps the input */

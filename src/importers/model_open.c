@@ -1,5 +1,4 @@
 /* model_open.c: models in files of any format that is read, by their contents. */
-#include <stdio.h>
 #include <string.h>
 
 #include "headrace/importer.h"
@@ -26,16 +25,6 @@ static bool is_package(const char *path) {
   return hr_package_is_file(path) || ends_with(path, ".hrpkg");
 }
 
-static bool is_stablehlo(const char *path) {
-  char bytes[8];
-  FILE *file = fopen(path, "rb");
-  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return hr_stablehlo_is_one(bytes, count);
-}
-
 static hr_status refuse_options(void) {
   return hr_status_make(HR_STATUS_INVALID_ARGUMENT,
                         "a StableHLO artifact has no dims, constants or weights that can be replaced");
@@ -49,7 +38,7 @@ static hr_status describe_failure(const char *path, hr_status status) {
 
 hr_status hr_model_open(const char *path, const hr_onnx_options *options, hr_graph **out_graph) {
   hr_package *package = NULL;
-  if (is_stablehlo(path)) {
+  if (hr_stablehlo_is_file(path)) {
     return replaces(options) ? refuse_options() : hr_stablehlo_open(path, out_graph);
   }
   if (!is_package(path)) {

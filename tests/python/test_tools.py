@@ -1,6 +1,7 @@
 """The `headrace` command, on the example of docs: lines of a profile, and the text and picture of `explain`."""
 
 import importlib.util
+import math
 import os
 import pathlib
 import re
@@ -291,6 +292,20 @@ def test_bench_times_each_batch():
     assert run("bench", PACKAGE, "--dim", "n=3", "--seconds", "0.01").stdout.splitlines()[-1].split()[0] == "3"
     assert 'no symbol "m"' in run("bench", PACKAGE, "--dim", "m=1", code=1).stderr
     assert "no package" in run("bench", STEP, code=1).stderr
+
+
+def test_an_artifact_of_stablehlo(tmp_path):
+    """tanh(x @ x).sum() of f32[64, 64], exported by JAX 0.10.2."""
+    artifact, package = ROOT / "tests/data/tanh_sum.stablehlo", tmp_path / "x.hrpkg"
+    numpy = pytest.importorskip("numpy")
+    numpy.save(tmp_path / "x.npy", numpy.eye(64, dtype=numpy.float32))
+    run("convert", artifact, "-o", package)
+    for path in (artifact, package):
+        listed = run("inspect", path).stdout
+        assert "arg0                     f32[64, 64]" in listed and "tanh                     1" in listed
+        result = run("run", path, "--input", tmp_path / "x.npy", "--print").stdout.splitlines()[-1].split()
+        assert result[:2] == ["result0", "f32:"] and abs(float(result[2]) - 64 * math.tanh(1)) < 1e-3
+        run("bench", path, "--seconds", "0.01")
 
 
 def test_a_package_with_kernels(tmp_path):

@@ -4,8 +4,9 @@
       python tests/stablehlo/artifacts.py [--texts]
 
 StableHLO's are stablehlo/tests/vhlo/*.bc, with --texts also those of stablehlo/testdata, which jaxlib writes as
-artifacts. JAX's stand in modules of jax/_src/internal_test_util. Each becomes a graph, or is refused by the name of something that it
-wants: calls of libraries of GPUs and TPUs, dims without numbers, several devices, a function main. None is damaged.
+artifacts. JAX's stand in modules of jax/_src/internal_test_util. Each becomes a graph, or is refused by the name of
+something that it wants: calls of libraries of GPUs and TPUs, dims without numbers, several devices, a function main.
+None is damaged.
 """
 
 import collections
@@ -16,7 +17,7 @@ import runpy
 import sys
 
 REFUSALS = ("is not supported", "has no size", "none of them is main", "a constant without elements")
-REFUSALS += ("no artifact", "regions", "the file has")  # calls of old names with other operands, programs of several devices
+REFUSALS += ("no artifact", "regions", "the file has")  # calls with other operands, programs of several devices
 
 
 def serialized_modules(value):

@@ -170,3 +170,13 @@ hr_status hr_stablehlo_open(const char *path, hr_graph **out_graph) {
 bool hr_stablehlo_is_one(const void *bytes, size_t size) {
   return hr__vhlo_is_file((hr__span){bytes, size});
 }
+
+bool hr_stablehlo_is_file(const char *path) {
+  char bytes[8];
+  FILE *file = fopen(path, "rb");
+  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return hr_stablehlo_is_one(bytes, count);
+}
