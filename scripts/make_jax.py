@@ -89,6 +89,8 @@ there. Two programs show more:
 - **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`.
 - **Dtypes**: all of JAX, with `JAX_ENABLE_X64=1` also f64, i64 and c128. Narrow floats and integers of 2 and 4 bits are
   stored in bytes.
+- **Quantized elements** of StableHLO, which JAX does not make, are integers. Operations compute with the numbers they
+  stand for, and round the results. Regions of quantized elements are an error.
 - **JAX's cache** of compiled programs (`jax_compilation_cache_dir`) keeps programs as they came. Headrace keeps kernels
   on disk by itself (`HEADRACE_CACHE`).
 - **Kinds of memory** (`memory_kind="pinned_host"`) of the host are those of JAX's CPU backend. All are the same memory.

@@ -20,7 +20,9 @@ import numpy as np
 
 FOLDERS = ("testdata", "testdata/quantized", "tests/interpret")
 AS_XLA = {"reduce_precision_op_test_f64_zero_mantissa_bits"}  # a NaN that has no mantissa left stays one
-CALL = re.compile(r"^ *stablehlo\.custom_call @check\.(\w+)\((%[\w#]+), (%[\w#]+)\).*: \((.*)\) -> .*$", re.MULTILINE)
+CALL = re.compile(
+    r"^ *(?:%\w+ = )?stablehlo\.custom_call @check\.(\w+)\((%[\w#]+), (%[\w#]+)\).*: \((.*)\) -> .*$", re.MULTILINE
+)
 CONSTANT = re.compile(
     r"^ *check\.(\w+)_const (%[\w#]+),\s*(dense<[^>]*>)\s*: (tensor<.*>)(?: \{.*\})? *$", re.MULTILINE
 )

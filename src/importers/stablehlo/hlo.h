@@ -42,7 +42,8 @@ typedef struct hr__hlo {
   const hr__vhlo_op *op;
   hr_functional function; /* of the row */
   bool checks_types;      /* results have the file's types */
-  bool widens;            /* floats of 8 bits, which are stored alone, are f32 in operands and results */
+  bool widens; /* floats of 8 bits, which are stored alone, are f32 in operands and results, quantized elements numbers
+                */
 } hr__hlo;
 
 /* ---- operations ---- */
@@ -66,7 +67,7 @@ const hr__hlo_row *hr__hlo_find(const char *name, size_t length);
 /* ---- an operation's operands, results and attributes ---- */
 
 /* 0 after a failure; also, of tokens, without one. */
-hr_value hr__hlo_input(const hr__hlo *hlo, int index);
+hr_value hr__hlo_input(hr__hlo *hlo, int index);
 /* Types in the file; zeroed if there is no such one. */
 hr__vhlo_type hr__hlo_input_type(const hr__hlo *hlo, int index);
 hr__vhlo_type hr__hlo_result_type(const hr__hlo *hlo, int index);
@@ -134,7 +135,13 @@ hr_value hr__hlo_bits(hr__hlo *hlo, hr_dtype dtype, uint64_t bits);
 int hr__hlo_narrow(const hr__vhlo_type *type);
 hr_value hr__hlo_low_bits(hr__hlo *hlo, hr_value x, hr_dtype dtype, int bits);
 hr_value hr__hlo_wrapped(hr__hlo *hlo, hr_value x, const hr__vhlo_type *type);
-/* True for floats of 8 bits. x in one of them, as XLA rounds. */
+/* Quantized elements, which are integers here, as the numbers they stand for, and numbers as such (hlo_quantized.c). */
+bool hr__hlo_is_quantized(const hr__vhlo_type *type);
+hr_value hr__hlo_dequantized(hr__hlo *hlo, hr_value x, const hr__vhlo_type *type);
+hr_value hr__hlo_quantized(hr__hlo *hlo, hr_value x, const hr__vhlo_type *type);
+/* False, with a failure, for quantized elements in regions, and of programs over several devices. */
+bool hr__hlo_may_quantize(hr__hlo *hlo);
+/* x in one of the floats of 8 bits, as XLA rounds. */
 hr_value hr__hlo_to_float8(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);
 /* x converted as XLA does it (hlo_elementwise.c). */
 hr_value hr__hlo_convert(hr__hlo *hlo, hr_value x, hr_dtype from, hr_dtype to);

@@ -54,25 +54,37 @@ bool hr__hlo_type(const hr__hlo *hlo, hr_value value, hr_type *out_type) {
 
 /* ---- operands and results ---- */
 
+static hr_dtype wide_dtype(const hr__hlo *hlo, const hr__vhlo_type *type) {
+  hr__vhlo_quantization quantization;
+  if (hr__hlo_is_quantized(type)) {
+    bool is_whole = hr__vhlo_quantization_of(&hlo->import->module, type->element, &quantization);
+    return is_whole ? quantization.expressed : HR_DTYPE_NONE;
+  }
+  return hr_dtype_is_float8(type->dtype) ? HR_DTYPE_F32 : type->dtype;
+}
+
 static hr__vhlo_type type_of(const hr__hlo *hlo, const hr__vhlo_value *value) {
   hr__vhlo_type type;
   bool is_known = hr__vhlo_type_of(&hlo->import->module, value->type, &type);
-  if (is_known && hlo->widens && hr_dtype_is_float8(type.dtype)) {
-    type.dtype = HR_DTYPE_F32;
+  if (is_known && hlo->widens) {
+    type.dtype = wide_dtype(hlo, &type);
   }
   return is_known ? type : (hr__vhlo_type){0};
 }
 
-hr_value hr__hlo_input(const hr__hlo *hlo, int index) {
+hr_value hr__hlo_input(hr__hlo *hlo, int index) {
   hr__vhlo_type type;
   if (index >= hlo->op->operand_count) {
     return 0;
   }
-  const hr__vhlo_value *value = hlo->op->operands[index];
-  hr_value x = hr__hlo_value(hlo, hlo->op->operands[index]);
-  bool is_float8 = hlo->widens && hr__vhlo_type_of(&hlo->import->module, value->type, &type) &&
-                   hr_dtype_is_float8(type.dtype) && x != 0;
-  return is_float8 ? hr__hlo_cast(hlo, x, HR_DTYPE_F32) : x;
+  hr__vhlo_value *value = hlo->op->operands[index];
+  hr_value x = hr__hlo_value(hlo, value);
+  if (x == 0 || !hlo->widens || !hr__vhlo_type_of(&hlo->import->module, value->type, &type)) {
+    return x;
+  }
+  return hr__hlo_is_quantized(&type)      ? hr__hlo_dequantized(hlo, x, &type)
+         : hr_dtype_is_float8(type.dtype) ? hr__hlo_cast(hlo, x, HR_DTYPE_F32)
+                                          : x;
 }
 
 hr__vhlo_type hr__hlo_input_type(const hr__hlo *hlo, int index) {

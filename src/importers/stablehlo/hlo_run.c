@@ -125,7 +125,8 @@ static void lower_sharding(hr__hlo *hlo) {
   }
 }
 
-/* The lowerings that take floats of 8 bits as they are: those that move elements or convert them, and regions. */
+/* The lowerings that take floats of 8 bits and quantized elements as they are: those that move elements or convert
+ * them, and regions. */
 static bool moves(void (*lower)(hr__hlo *hlo)) {
   static void (*const all[])(hr__hlo * hlo) = {hr__hlo_lower_all_gather,
                                                hr__hlo_lower_all_to_all,
@@ -180,7 +181,9 @@ static void lower(hr__hlo *hlo) {
   }
   hlo->function = row->function;
   hlo->widens = !moves(row->lower);
-  row->lower(hlo);
+  if (!hlo->widens || hr__hlo_may_quantize(hlo)) {
+    row->lower(hlo);
+  }
 }
 
 /* add ("jit(f)/add" f.py:3) */
@@ -201,7 +204,7 @@ static bool is_wide(const hr__hlo *hlo, hr_value value) {
   return value != 0 && !hr_dtype_is_float8(type.dtype);
 }
 
-/* Integers of 2 and 4 bits, which have 8 here, and floats of 8 bits, which were computed in f32. */
+/* Integers of 2 and 4 bits, which have 8 here, floats of 8 bits, which were computed in f32, and quantized elements. */
 static void wrap_results(hr__hlo *hlo) {
   bool widens = hlo->widens;
   hlo->widens = false;
@@ -210,6 +213,8 @@ static void wrap_results(hr__hlo *hlo) {
     hr_value value = hlo->op->results[i].value;
     if (hr__hlo_narrow(&type) > 0 && value != 0) { /* else it has shards, which are wrapped */
       hr__hlo_set(hlo, i, hr__hlo_wrapped(hlo, value, &type));
+    } else if (widens && hr__hlo_is_quantized(&type) && value != 0) {
+      hr__hlo_set(hlo, i, hr__hlo_quantized(hlo, value, &type));
     } else if (widens && hr_dtype_is_float8(type.dtype) && is_wide(hlo, value)) {
       hr__hlo_set(hlo, i, hr__hlo_to_float8(hlo, value, HR_DTYPE_F32, type.dtype));
     }

@@ -373,7 +373,7 @@ static void set_all(hr__hlo *hlo, int count, const hr_value *x) {
   }
 }
 
-static void read_operands(const hr__hlo *hlo, int count, hr_value *out) {
+static void read_operands(hr__hlo *hlo, int count, hr_value *out) {
   for (int i = 0; i < count; ++i) {
     out[i] = hr__hlo_input(hlo, i);
   }

@@ -36,6 +36,8 @@ typedef enum hr__vhlo_code {
   HR__VHLO_TENSOR_ENCODED = 21,
   HR__VHLO_TOKEN = 22,
   HR__VHLO_TUPLE = 23,
+  HR__VHLO_QUANTIZED = 24,
+  HR__VHLO_QUANTIZED_AXIS = 30,
   HR__VHLO_SI2 = 31,
   HR__VHLO_UI2 = 32,
   HR__VHLO_FUTURE = 42
@@ -45,7 +47,9 @@ typedef enum hr__vhlo_code {
 typedef struct hr__vhlo_type {
   bool is_token;
   int code;       /* of an element */
-  hr_dtype dtype; /* of an element; NONE: it has none. Those of 2 and 4 bits have one of 8 bits */
+  int element;    /* the number of the element's type */
+  hr_dtype dtype; /* of an element; NONE: it has none. Those of 2 and 4 bits have one of 8 bits, and quantized numbers
+                   * that of the integers which stand for them */
   int rank;
   int64_t dims[HR_RANK_MAX]; /* -1: not known */
 } hr__vhlo_type;
@@ -122,6 +126,18 @@ HR_MUST_USE hr_status hr__vhlo_read_operations(hr__vhlo_module *module, hr__span
 /* ---- types and attributes; numbers may be out of range, and then nothing is found ---- */
 
 bool hr__vhlo_type_of(const hr__vhlo_module *module, int type, hr__vhlo_type *out_type);
+
+/* Integers that stand for numbers: (integer - zero) * scale. There is one scale and one zero, or `count` along a dim.
+ */
+typedef struct hr__vhlo_quantization {
+  hr_dtype stored, expressed; /* of the integer, and of the number */
+  int axis, count;            /* axis -1: none */
+  int64_t min, max;           /* of the integer */
+  hr__reader scales, zeros;   /* hr__vhlo_scale and hr__read_signed read one each */
+} hr__vhlo_quantization;
+/* False for other types. */
+bool hr__vhlo_quantization_of(const hr__vhlo_module *module, int type, hr__vhlo_quantization *out);
+double hr__vhlo_scale(hr__reader *scales);
 /* The name of an element type without a dtype, as of its code: "f8E3M4", "quantized", ...; "unknown" for others. */
 const char *hr__vhlo_type_name(int code);
 /* The attribute of a name; -1: there is none. */

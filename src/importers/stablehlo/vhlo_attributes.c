@@ -58,9 +58,9 @@ const char *hr__vhlo_type_name(int code) {
                                       [HR__VHLO_FUNCTION] = "function",
                                       [HR__VHLO_INDEX] = "index",
                                       [HR__VHLO_TUPLE] = "tuple",
-                                      [24] = "quantized",
+                                      [HR__VHLO_QUANTIZED] = "quantized",
                                       [25] = "unranked tensor",
-                                      [30] = "quantized per axis",
+                                      [HR__VHLO_QUANTIZED_AXIS] = "quantized per axis",
                                       [34] = "tf32",
                                       [38] = "f6E2M3FN",
                                       [39] = "f6E3M2FN",
@@ -81,16 +81,88 @@ static bool open_type(const hr__vhlo_module *module, int64_t type, hr__reader *o
   return entry->is_custom && strcmp(entry->dialect, "vhlo") == 0 && !out_reader->has_failed;
 }
 
+/* The dtype of a real number; NONE: it has none. */
+static hr_dtype dtype_of(const hr__vhlo_module *module, uint64_t type) {
+  hr__reader reader;
+  int code;
+  bool is_open = open_type(module, type < (uint64_t)module->type_count ? (int64_t)type : -1, &reader, &code);
+  return is_open && (size_t)code < sizeof dtypes / sizeof *dtypes ? dtypes[code] : HR_DTYPE_NONE;
+}
+
+double hr__vhlo_scale(hr__reader *scales) {
+  int64_t bits = hr__read_signed(scales);
+  double scale;
+  memcpy(&scale, &bits, sizeof scale);
+  return scale;
+}
+
+static bool is_quantized(int code) {
+  return code == HR__VHLO_QUANTIZED || code == HR__VHLO_QUANTIZED_AXIS;
+}
+
+/* The integers of a quantized type, behind its code; NONE: it has none. A flag, not their type, has their sign. */
+static hr_dtype read_stored(const hr__vhlo_module *module, hr__reader *reader) {
+  bool is_signed = (hr__read_number(reader) & 1) != 0;
+  switch (dtype_of(module, hr__read_number(reader))) {
+    case HR_DTYPE_I8:
+    case HR_DTYPE_U8:
+      return is_signed ? HR_DTYPE_I8 : HR_DTYPE_U8;
+    case HR_DTYPE_I16:
+    case HR_DTYPE_U16:
+      return is_signed ? HR_DTYPE_I16 : HR_DTYPE_U16;
+    case HR_DTYPE_I32:
+    case HR_DTYPE_U32:
+      return is_signed ? HR_DTYPE_I32 : HR_DTYPE_U32;
+    default:
+      return HR_DTYPE_NONE;
+  }
+}
+
+bool hr__vhlo_quantization_of(const hr__vhlo_module *module, int type, hr__vhlo_quantization *out) {
+  hr__reader reader;
+  int code;
+  if (!open_type(module, type, &reader, &code) || !is_quantized(code)) {
+    return false;
+  }
+  *out = (hr__vhlo_quantization){.axis = -1, .count = 1};
+  out->stored = read_stored(module, &reader);
+  out->expressed = dtype_of(module, hr__read_number(&reader));
+  if (code == HR__VHLO_QUANTIZED_AXIS) {
+    out->axis = hr__read_count(&reader, HR_RANK_MAX - 1);
+    out->min = hr__read_signed(&reader), out->max = hr__read_signed(&reader);
+    out->count = hr__read_items(&reader, HR__VHLO_ITEMS_MAX);
+  }
+  out->scales = reader;
+  for (int i = 0; i < out->count; ++i) {
+    hr__read_signed(&reader);
+  }
+  if (code == HR__VHLO_QUANTIZED_AXIS && hr__read_items(&reader, HR__VHLO_ITEMS_MAX) != out->count) {
+    return false;
+  }
+  out->zeros = reader;
+  for (int i = 0; i < out->count; ++i) {
+    hr__read_signed(&reader);
+  }
+  if (code == HR__VHLO_QUANTIZED) {
+    out->min = hr__read_signed(&reader), out->max = hr__read_signed(&reader);
+  }
+  bool is_float = out->expressed >= HR_DTYPE_F16 && out->expressed <= HR_DTYPE_F64;
+  return !reader.has_failed && out->stored != HR_DTYPE_NONE && is_float;
+}
+
 static bool read_element(const hr__vhlo_module *module, int64_t type, hr__vhlo_type *out) {
   hr__reader reader;
   if (!open_type(module, type, &reader, &out->code)) {
     return false;
   }
+  out->element = (int)type;
   if (out->code == HR__VHLO_COMPLEX) {
     hr__reader part;
     int code;
     bool is_open = open_type(module, (int64_t)hr__read_number(&reader), &part, &code);
     out->dtype = is_open && code == 4 ? HR_DTYPE_C64 : is_open && code == 5 ? HR_DTYPE_C128 : HR_DTYPE_NONE;
+  } else if (is_quantized(out->code)) {
+    out->dtype = read_stored(module, &reader);
   } else {
     bool is_known = (size_t)out->code < sizeof dtypes / sizeof *dtypes;
     out->dtype = is_known ? dtypes[out->code] : HR_DTYPE_NONE;
