@@ -93,7 +93,7 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   hr_touches touches;
   hr_fusion fusion;
   hr_liveness liveness;
-  bool is_changed;
+  bool is_changed, is_split;
   HR_RETURN_IF_ERROR(expand(stream, target, program));
   HR_RETURN_IF_ERROR(verify_after(program, target, "expand"));
   HR_RETURN_IF_ERROR(hr_late_calls(program));
@@ -107,12 +107,14 @@ static hr_status compile_into(const hr_program *stream, const hr_target *target,
   HR_RETURN_IF_ERROR(verify_after(program, target, "match"));
   HR_RETURN_IF_ERROR(hr_deliver(program, target));
   HR_RETURN_IF_ERROR(verify_after(program, target, "deliver"));
+  HR_RETURN_IF_ERROR(hr_split_products(program, target, &is_split));
+  HR_RETURN_IF_ERROR(verify_after(program, target, "split products"));
   HR_RETURN_IF_ERROR(hr_layout(program, target, &is_changed));
   schedule->is_refused = hr_layout_is_refused(program);
   if (schedule->is_refused) {
     return HR_OK;
   }
-  if (is_changed) {
+  if (is_changed || is_split) {
     HR_RETURN_IF_ERROR(hr_expand_again(program, target->keeps, target->keeps_ctx));
     HR_RETURN_IF_ERROR(verify_after(program, target, "layout"));
     HR_RETURN_IF_ERROR(

@@ -1,7 +1,7 @@
 /* compile.h: compiles a recorded program to a schedule of steps.
  *
  *   stream form --chain, expand-->
- *   value form  --forward, simplify, rename, match, deliver, layout, propagate order-->
+ *   value form  --forward, simplify, rename, match, deliver, split products, layout, propagate order-->
  *   value form  --fuse, recompute, wait, hoist, hasten-->
  *   groups      --live, plan, lower--> steps and places
  *
@@ -25,6 +25,9 @@ typedef struct hr_target {
   size_t row_alignment; /* bytes: best alignment of rows of 16-bit factors and products; 0: any */
   int64_t depth_work;   /* multiplications of a product from which an odd depth is padded with zeros; 0: the compiler's
                          * choice */
+  int64_t split_bytes;  /* most bytes of temporaries with which a product of f32 may become one of 16-bit parts; 0: none
+                         * does */
+  int64_t split_terms;  /* of a sum of these, whatever the product's size; 0: the compiler's choice */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
   int64_t
       recompute_bytes;  /* values smaller than this are stored rather than computed again; 0: the compiler's choice */

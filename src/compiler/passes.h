@@ -93,6 +93,10 @@ hr_status hr_match(hr_program *program, const hr_target *target, bool is_again);
 /* Makes the target's composites write their results directly to the destinations of copies. */
 hr_status hr_deliver(hr_program *program, const hr_target *target);
 
+/* Makes large products of f32 products of 16-bit parts, if the target multiplies these many times as fast.
+ * *out_changed: there are some. */
+hr_status hr_split_products(hr_program *program, const hr_target *target, bool *out_changed);
+
 /* Gives dead operands of contractions the layouts that the target's libraries prefer, and propagates them to loops.
  * *out_changed: nodes may have changed, so that libraries have to be asked again. */
 hr_status hr_layout(hr_program *program, const hr_target *target, bool *out_changed);

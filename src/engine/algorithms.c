@@ -16,6 +16,7 @@
 /* ---- providers ---- */
 
 enum { DIALECTS = HR_DIALECT_CUDA + 1 };
+enum { PARTS_SHARE = 16 /* of a device's memory for the parts of a product */ };
 
 /* A context's. */
 typedef struct provider_lists {
@@ -302,14 +303,21 @@ hr_status hr__library_check(const hr_device *device, hr_op op) {
   return hr_status_annotate(why, "%s", hr_op_table(op)->name);
 }
 
-void hr__algorithms_layouts(hr_dialect dialect, hr_target *target) {
-  const hr_provider *const *providers = hr__algorithms_providers(dialect);
+void hr__algorithms_layouts(const hr_device *device, hr_target *target) {
+  const hr_provider *const *providers = hr__algorithms_providers(device->driver->dialect);
+  bool prefers_parts = false;
   for (int i = 0; providers[i] != NULL; ++i) {
     size_t alignment = providers[i]->row_alignment;
     target->channels_last |= providers[i]->channels_last;
     target->one_format |= providers[i]->one_format;
     target->folds_scales |= providers[i]->folds_scales;
     target->row_alignment = alignment > target->row_alignment ? alignment : target->row_alignment;
+    prefers_parts |= providers[i]->prefers_parts != NULL && providers[i]->prefers_parts();
+  }
+  if (prefers_parts) {
+    hr_device_info info;
+    hr_device_describe(device, &info);
+    target->split_bytes = info.total_bytes / PARTS_SHARE;
   }
 }
 

@@ -54,8 +54,9 @@ bool hr__algorithms_keep(void *ctx, const hr_program *program, const hr_node *no
 bool hr__algorithms_may_keep(void *ctx, hr_op op);
 /* OK if some library of the device runs a library row; UNIMPLEMENTED with the reason otherwise. */
 HR_MUST_USE hr_status hr__library_check(const hr_device *device, hr_op op);
-/* The layouts that the dialect's providers prefer: sets channels_last, one_format and row_alignment. */
-void hr__algorithms_layouts(hr_dialect dialect, hr_target *target);
+/* The forms of nodes that the device's providers prefer: sets channels_last, one_format, folds_scales, row_alignment
+ * and split_bytes. */
+void hr__algorithms_layouts(const hr_device *device, hr_target *target);
 
 /* Lists the candidate algorithms, the default one first; returns their number. */
 int hr__algorithms_list(hr_device *device, const hr_provider *const *providers, const hr_program *program,

@@ -290,7 +290,7 @@ static hr_status compile(hr_plan *plan, const hr_key *key, hr_device *device, co
                       .explains = own_plans()->keeps_nodes,
                       .verify = hr_log_is_on(HR_LOG_VERIFY)};
   hr_program program;
-  hr__algorithms_layouts(dialect, &target);
+  hr__algorithms_layouts(device, &target);
   HR_RETURN_IF_ERROR(hr__key_decode(key, &program));
   const uint32_t *takes = NULL;
   hr_status status = hr_rooms(&program);

@@ -38,6 +38,9 @@ struct hr_provider {
   /* Bytes: its products of 16-bit matrices run best if rows begin at multiples of it, at any distance between rows; 0:
    * no preferred alignment. */
   size_t row_alignment;
+  /* (optional; NULL: no) True if its products of 16-bit factors are so fast beside those of f32 that the latter should
+   * be made of 16-bit parts (compiler/split_products.c). Called after open. */
+  bool (*prefers_parts)(void);
   /* (optional; NULL: there is nothing to load) Loads the library; on failure UNAVAILABLE with the reason and the paths
    * tried. Called once, under a lock. */
   hr_status (*open)(void);

@@ -14,14 +14,15 @@ void hr__exact_free(void *memory, size_t bytes);
 void **hr__memory_copy(const hr_program *program, void *const *memory);
 void hr__memory_free(const hr_program *program, void **memory);
 
-typedef struct hr__run_options {                 /* none of this changes a bit */
+typedef struct hr__run_options {               /* none of this changes a bit */
   int64_t cut;                                 /* units of a kernel run in ranges of this size; 0: all at once */
   bool is_reversed;                            /* the last range first */
   int64_t resident_row_bytes, recompute_bytes; /* as in hr_target; 0: the compiler's choice */
   size_t row_alignment; /* as in hr_target; not 0: products are separate steps, as if a library ran them */
   int64_t depth_work;   /* as in hr_target */
+  int64_t split_terms;  /* as in hr_target; not 0: products of f32 become products of parts */
   int64_t *grown;       /* (optional) counts buffers that it has made larger */
-  int *repeated; /* (optional) compiles cells that repeat once, and counts the programs that have such */
+  int *repeated;        /* (optional) compiles cells that repeat once, and counts the programs that have such */
   /* Replaces the interpreter (NULL): borrows a host kernel, or returns NULL if it has none. */
   const hr_host_kernel *(*host)(void *ctx, const hr_kernel *kernel);
   void *host_ctx;

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, assert_same
+from support import DEVICE, IS_RECENT, assert_same
 
 SOURCES = {
     "dense": lambda t: t,
@@ -101,6 +101,8 @@ def outcome(function):
 @pytest.mark.parametrize("given", RANGES + [(3, 1), (0, 3, -1), (0, 3, 0), (0, float("inf"))])
 @pytest.mark.parametrize("dtype", [None, torch.int64, torch.int32, torch.float32, torch.float64, torch.bfloat16])
 def test_ranges_are_torchs(given, dtype):
+    if dtype == torch.int64 and 0 < abs(given[-1]) < 1 and not IS_RECENT:
+        pytest.skip("older versions of torch divide by the step as an integer, which ends the process")
     if dtype == torch.int32 and max(given) > 2**31:
         return
     mine, torchs = (outcome(lambda d=d: torch.arange(*given, dtype=dtype, device=d)) for d in (DEVICE, "cpu"))

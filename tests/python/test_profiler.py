@@ -221,7 +221,7 @@ def test_an_interrupt_prints_the_tables_once():
 
 
 def test_a_profiler_that_is_open_at_exit_does_no_harm():
-    done = run_script("import torch; torch.headrace.profiler.start()\n" + SCRIPT)
+    done = run_script("import torch, headrace.torch\ntorch.headrace.profiler.start()\n" + SCRIPT)
     assert done.returncode == 0 and done.stderr == "", done.stderr
 
 

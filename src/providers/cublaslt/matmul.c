@@ -1,8 +1,9 @@
 /* matmul.c: the cuBLASLt provider: batched matrix products in f32, f64, f16 and bf16 on NVIDIA GPUs.
  *
- * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. Bias is added by the
- * library's epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits, and the result of
- * its ReLU for NaN is not documented.
+ * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. On Hopper large
+ * products of f32 should come as products of parts (compiler/split_products.c). Bias is added by the library's
+ * epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits, and the result of its ReLU
+ * for NaN is not documented.
  *
  * A prepared product gives the same bits every time. The algorithm is fixed once: the library's first choice, or one of
  * the next that autotuning prefers. If it splits the sums, the parts go to the workspace in the type of the sums, and
@@ -16,6 +17,7 @@
 #include "base/env.h"
 #include "providers/cublaslt/cublaslt_api.h"
 #include "providers/cublaslt/product.h"
+#include "providers/cuda_limits.h"
 #include "providers/provider.h"
 
 enum { WORKSPACE_MOST = 32 << 20, WORKSPACE_ALIGNMENT = 256, HEURISTICS = 8 };
@@ -265,10 +267,22 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   return multiply_all(&c, 0);
 }
 
+/* True on Hopper: 52 TFLOP/s in f32, 115 by parts. */
+static bool prefers_parts(void) {
+  enum { HOPPER = 9 };
+  hr_status status = hr__cuda_limits_known()->architecture == 0 ? hr__cuda_limits_find("cublaslt", 0) : HR_OK;
+  bool is_known = status == HR_OK;
+  hr_status_ignore(status);
+  return is_known && hr__cuda_limits_known()->architecture == HOPPER &&
+         hr_env_choice(HR_ENV_SPLIT_PRODUCTS) == HR_ENV_SPLIT_PRODUCTS_ON &&
+         hr_env_choice(HR_ENV_TF32) != HR_ENV_TF32_ALL;
+}
+
 const hr_provider hr__cublaslt_provider = {
     .name = "cublaslt",
     .dialect = HR_DIALECT_CUDA,
     .row_alignment = 16,
+    .prefers_parts = prefers_parts,
     .open = hr__cublaslt_open,
     .supports = supports,
     .prepare = prepare,

@@ -1,0 +1,246 @@
+/* Products of f32 as products of 16-bit numbers, for devices that multiply these many times as fast (tensor cores).
+ *
+ *   before   %2:f32[M,N] = matmul(%0:f32[M,K], %1:f32[K,N])
+ *   after    loop %3:bf16[c,M,6,k] = the parts of %0        loop %4:bf16[c,6,k,N] = the parts of %1
+ *            %5:f32[c,M,N] = matmul(%3:bf16[c,M,6k], %4:bf16[c,6k,N])
+ *            loop %2:f32[M,N] = %5[0] + %5[1] + ..
+ *
+ * An f32 is exactly the sum of three bf16, high + middle + low, of 8 bits each. Of the nine products of two such sums
+ * six are computed, exactly, the smallest first. The other three are below 2^-24 of the result, as f32's own rounding
+ * is. Tensor cores round their sums towards zero, so a long sum would lose bits: sums have at most CHUNK terms, and
+ * those of all chunks are added in f32. On an H200 the error is 0.5 to 2 times that of cuBLASLt's f32.
+ *
+ * A factor that is infinite or NaN meets the other factor's high part alone: times its other parts, which may be 0, it
+ * would be NaN. Numbers below 2^-110 lose bits, since bf16 has no smaller ones.
+ *
+ * The last chunk may end in zeros. Parts and sums have rows and columns in multiples of 8, as fast kernels need: those
+ * behind the last ones have undefined values, and nobody reads their sums. The pass asks whether the product is long
+ * enough to pay for its parts, and whether they fit into the target's limit.
+ */
+#include <math.h>
+
+#include "base/integer.h"
+#include "compiler/passes.h"
+#include "core/ir/build.h"
+#include "core/ir/dtype.h"
+
+enum { UNIT = 8, PRODUCTS = 6, CHUNK = 512, LONG_CHUNK = 1024, CHUNKS = 16 /* with more, chunks are long */ };
+/* Of an H200: multiplications of f32 that take longer than those of six products by a byte of memory traffic's time,
+ * and those of two more kernels. */
+static const double WORK_OF_BYTE = 14, WORK_LEAST = 1 << 29;
+
+typedef struct product {
+  hr_operand left, right, out, bias; /* [M, K], [N, K], [M, N], [N] or none */
+  int64_t rows, columns, depth, chunk, chunks;
+} product;
+
+/* ---- nodes ---- */
+
+static bool is_plain(const hr_operand *x) {
+  return x->kind == HR_OPERAND_VALUE && x->dtype == HR_DTYPE_F32 && x->term_count == 0 && x->bound_count == 0 &&
+         x->rank >= 1;
+}
+
+static bool has_form(const hr_node *node) {
+  return !node->is_loop && node->op == HR_OP_MATMUL && node->epilogue_count == 0 && node->scalar_count == 0 &&
+         is_plain(&node->inputs[0]) && is_plain(&node->inputs[1]) && is_plain(&node->outputs[0]) &&
+         node->outputs[0].rank >= 2;
+}
+
+/* The rows of all matrices of a batch, one after the other; false: their distance changes. */
+static bool fold_rows(const hr_operand *x, int64_t *out_rows, int64_t *out_stride) {
+  int64_t rows = 1, stride = 0;
+  for (int d = x->rank - 2; d >= 0; --d) {
+    if (x->dims[d] != 1 && rows != 1 && x->strides[d] != stride * rows) {
+      return false;
+    }
+    stride = x->dims[d] != 1 && rows == 1 ? x->strides[d] : stride;
+    rows *= x->dims[d];
+  }
+  *out_rows = rows, *out_stride = stride;
+  return true;
+}
+
+/* True if all dims but the last `count` are steps on the spot. */
+static bool is_repeated(const hr_operand *x, int count) {
+  bool is = true;
+  for (int d = 0; d < x->rank - count; ++d) {
+    is = is && (x->dims[d] == 1 || x->strides[d] == 0);
+  }
+  return is;
+}
+
+static hr_operand matrix(hr_builder *b, hr_operand x, int64_t rows, int64_t columns, int64_t row_stride,
+                         int64_t column_stride) {
+  return hr_view_strided(b, x, 2, (int64_t[]){rows, columns}, (int64_t[]){row_stride, column_stride}, x.offset);
+}
+
+static hr_operand turned(hr_builder *b, hr_operand x) {
+  return hr_view_permute(b, x, (int[]){1, 0});
+}
+
+/* The node as one product of two matrices; false: it is none. */
+static bool find_product(hr_builder *b, const hr_node *node, product *p) {
+  if (!has_form(node)) {
+    return false;
+  }
+  hr_operand left = node->inputs[0], right = node->inputs[1], out = node->outputs[0], bias = hr_node_input(node, 2);
+  int64_t rows, row_stride, out_rows, out_stride;
+  int last = out.rank - 1, deep = right.rank - 2;
+  if (left.rank != out.rank || right.rank < 2 || !fold_rows(&left, &rows, &row_stride) ||
+      !fold_rows(&out, &out_rows, &out_stride) || rows != out_rows || !is_repeated(&right, 2)) {
+    return false;
+  }
+  *p = (product){.rows = rows, .columns = out.dims[last], .depth = left.dims[last], .bias = bias};
+  if (hr_is_present(bias) && (!is_plain(&bias) || !is_repeated(&bias, 1) || bias.dims[bias.rank - 1] != p->columns)) {
+    return false;
+  }
+  p->left = matrix(b, left, rows, p->depth, row_stride, left.strides[last]);
+  p->right = matrix(b, right, p->columns, p->depth, right.strides[deep + 1], right.strides[deep]);
+  p->out = matrix(b, out, rows, p->columns, out_stride, out.strides[last]);
+  if (hr_is_present(bias)) {
+    p->bias = hr_view_strided(b, bias, 1, &p->columns, &bias.strides[bias.rank - 1], bias.offset);
+  } else if (b->status == HR_OK && p->out.strides[1] != 1 && p->out.strides[0] == 1) { /* stored by columns */
+    hr_operand was = p->left;
+    p->left = p->right, p->right = was, p->out = turned(b, p->out);
+    p->rows = p->columns, p->columns = rows;
+  }
+  return b->status == HR_OK && p->rows > 0 && p->columns > 0 && p->depth > 0;
+}
+
+static void divide(product *p, int64_t terms) {
+  int64_t most = terms > 0 ? terms : p->depth > CHUNKS * CHUNK ? LONG_CHUNK : CHUNK;
+  int64_t chunks = hr_divide_up(p->depth, most);
+  p->chunk = hr_round_up(hr_divide_up(p->depth, chunks), UNIT);
+  p->chunks = hr_divide_up(p->depth, p->chunk);
+}
+
+static bool is_worth(const product *p, const hr_target *target) {
+  double m = (double)p->rows, n = (double)p->columns, k = (double)(p->chunk * p->chunks), c = (double)p->chunks;
+  double parts = PRODUCTS * 2 * (m + n) * k, sums = 4 * c * m * n;
+  double traffic = parts + 4 * (m + n) * k + 2 * sums;
+  bool is_small = parts + sums <= (double)target->split_bytes;
+  return is_small && (target->split_terms > 0 || m * n * (double)p->depth > WORK_OF_BYTE * traffic + WORK_LEAST);
+}
+
+/* ---- parts ---- */
+
+/* In f32; `first` is of high, or infinite, or NaN. */
+typedef enum part { HIGH, MIDDLE, LOW, FIRST, PARTS } part;
+
+static const part of_left[PRODUCTS] = {HIGH, LOW, MIDDLE, HIGH, MIDDLE, FIRST};
+static const part of_right[PRODUCTS] = {LOW, HIGH, MIDDLE, MIDDLE, HIGH, FIRST};
+
+/* As bf16, but in f32. */
+static hr_operand rounded(hr_builder *b, hr_operand x) {
+  return hr_make1(b, HR_OP_COPY, HR_DTYPE_F32, hr_make1(b, HR_OP_COPY, HR_DTYPE_BF16, x));
+}
+
+static void split(hr_builder *b, hr_operand x, hr_operand out_parts[PARTS]) {
+  const double most = 0x1.fep127; /* of bf16 */
+  hr_operand zero = hr_build_f64(b, 0);
+  hr_operand size = hr_make1(b, HR_OP_ABS, HR_DTYPE_F32, x);
+  hr_operand is_finite = hr_make2(b, HR_OP_LT, HR_DTYPE_BOOL, size, hr_build_f64(b, INFINITY));
+  hr_operand near = hr_make3(b, HR_OP_CLAMP, HR_DTYPE_F32, x, hr_build_f64(b, -most), hr_build_f64(b, most));
+  hr_operand number = hr_make3(b, HR_OP_WHERE, HR_DTYPE_F32, is_finite, x, zero);
+  out_parts[HIGH] = rounded(b, hr_make3(b, HR_OP_WHERE, HR_DTYPE_F32, is_finite, near, zero));
+  hr_operand rest = hr_make2(b, HR_OP_SUB, HR_DTYPE_F32, number, out_parts[HIGH]);
+  out_parts[MIDDLE] = rounded(b, rest);
+  out_parts[LOW] = hr_make2(b, HR_OP_SUB, HR_DTYPE_F32, rest, out_parts[MIDDLE]);
+  out_parts[FIRST] = hr_make3(b, HR_OP_WHERE, HR_DTYPE_F32, is_finite, out_parts[HIGH], x);
+}
+
+/* The parts of a matrix [R, K] for six products: bf16 [c, R rounded up, 6 k], each chunk with the matrix's order in
+ * memory. */
+static hr_operand pack(hr_builder *b, hr_operand x, const product *p, const part order[PRODUCTS]) {
+  if (b->status != HR_OK) {
+    return x;
+  }
+  int64_t rows = x.dims[0], c = p->chunks, k = p->chunk, depth = x.dims[1];
+  bool by_columns = x.strides[0] == 1 && x.strides[1] != 1;
+  int64_t pitch = hr_round_up(rows, UNIT), depth_of_parts = PRODUCTS * k;
+  hr_operand parts[PARTS];
+  x = hr_view_strided(b, x, 3, (int64_t[]){rows, c, k}, (int64_t[]){x.strides[0], k * x.strides[1], x.strides[1]},
+                      x.offset);
+  if (c * k != depth) {
+    x = hr_view_fill(b, hr_view_bound(b, x, 0, (int64_t[]){0, k, 1}, depth), hr_build_f64(b, 0));
+  }
+  x = by_columns ? hr_view_permute(b, x, (int[]){1, 2, 0}) : x;
+  split(b, x, parts);
+  hr_operand packed = hr_build_temp(b, HR_DTYPE_BF16, 3, (int64_t[]){c, pitch, depth_of_parts});
+  const int64_t steps[3] = {pitch * depth_of_parts, by_columns ? 1 : depth_of_parts, by_columns ? pitch : 1};
+  for (int i = 0; i < PRODUCTS && b->status == HR_OK; ++i) {
+    const int64_t rows_first[3] = {steps[1], steps[0], steps[2]}, chunks_first[3] = {steps[0], steps[2], steps[1]};
+    hr_operand place = hr_view_strided(b, packed, 3, x.dims, by_columns ? chunks_first : rows_first, i * k * steps[2]);
+    hr_emit1(b, HR_OP_COPY, place, parts[order[i]]);
+  }
+  return b->status == HR_OK ? hr_view_strided(b, packed, 3, packed.dims, steps, 0) : packed;
+}
+
+/* ---- the product ---- */
+
+static hr_operand sums_of(hr_builder *b, hr_operand sums, const product *p, int64_t chunk) {
+  return matrix(b, hr_view_slice(b, sums, 0, chunk, 1, 1), p->rows, p->columns, sums.strides[1], 1);
+}
+
+static void add_chunks(hr_builder *b, const product *p, hr_operand sums) {
+  hr_operand sum = b->status == HR_OK ? sums_of(b, sums, p, 0) : sums;
+  for (int64_t i = 1; i < p->chunks && b->status == HR_OK; ++i) {
+    sum = hr_make2(b, HR_OP_ADD, HR_DTYPE_F32, sum, sums_of(b, sums, p, i));
+  }
+  if (hr_is_present(p->bias)) {
+    hr_emit2(b, HR_OP_ADD, p->out, sum, p->bias);
+  } else {
+    hr_emit1(b, HR_OP_COPY, p->out, sum);
+  }
+}
+
+static bool is_result_of_one_chunk(const product *p) {
+  return p->chunks == 1 && !hr_is_present(p->bias) && p->rows % UNIT == 0 && p->columns % UNIT == 0 &&
+         p->out.strides[1] == 1 && p->out.strides[0] % UNIT == 0 && p->out.offset % UNIT == 0;
+}
+
+static void multiply(hr_builder *b, const product *p) {
+  const int64_t dims[3] = {p->chunks, hr_round_up(p->rows, UNIT), hr_round_up(p->columns, UNIT)};
+  hr_operand left = pack(b, p->left, p, of_left);
+  hr_operand right = hr_view_permute(b, pack(b, p->right, p, of_right), (int[]){0, 2, 1});
+  bool is_result = is_result_of_one_chunk(p);
+  hr_operand sums = is_result ? hr_view_insert(b, p->out, 0, 1) : hr_build_temp(b, HR_DTYPE_F32, 3, dims);
+  hr_emit_node(b, HR_OP_MATMUL, 2, (hr_operand[]){left, right}, 1, &sums, 0, NULL);
+  if (b->status == HR_OK) {
+    b->program->nodes[b->program->node_count - 1].is_relaid = true; /* so that the target is asked again */
+  }
+  if (!is_result) {
+    add_chunks(b, p, sums);
+  }
+}
+
+hr_status hr_split_products(hr_program *program, const hr_target *target, bool *out_changed) {
+  int count = program->node_count;
+  hr_builder b = {.program = program};
+  hr_node *nodes = program->nodes;
+  product p;
+  *out_changed = false;
+  for (int n = 0; target->split_bytes > 0 && n < count && b.status == HR_OK; ++n) {
+    bool is = find_product(&b, &nodes[n], &p);
+    if (is) {
+      divide(&p, target->split_terms);
+      is = is_worth(&p, target);
+    }
+    if (is && !*out_changed) { /* the nodes before stay */
+      *out_changed = true;
+      nodes = hr_arena_dup(&program->arena, nodes, (size_t)count * sizeof *nodes);
+      program->node_count = n;
+    }
+    if (nodes == NULL) {
+      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "split products: no memory for %d nodes", count);
+    }
+    b.origin = nodes[n].origin;
+    if (is) {
+      multiply(&b, &p);
+    } else if (*out_changed && !hr_program_append(program, &nodes[n])) {
+      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "split products: no memory for %d nodes", count);
+    }
+  }
+  return b.status;
+}

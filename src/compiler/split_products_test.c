@@ -1,0 +1,147 @@
+/* Products of f32 by 16-bit parts: the same numbers, where these are exact, in all layouts, and for infinities. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hr_test.h"
+
+#include "base/allocator.h"
+#include "compiler/passes.h"
+#include "program_runner.h"
+
+enum { BUFFERS = 4, LENGTH = 512 };
+
+static float whole(unsigned *state, int bits) {
+  *state = *state * 1664525u + 1013904223u;
+  int size = (int)(*state >> (32 - bits));
+  return (float)(*state & 256 ? -size : size);
+}
+
+/* Whole numbers whose products have 18 bits, and their sums 23; -1: infinities, NaN and numbers that bf16 rounds up to
+ * infinity in between. */
+static void fill(float *x, int bits, unsigned state) {
+  static const float special[] = {INFINITY, -INFINITY, NAN, 0x1.ff8p127f, 1, 0};
+  for (int i = 0; i < LENGTH; ++i) {
+    float number = whole(&state, bits < 0 ? 3 : bits);
+    x[i] = bits < 0 && (state >> 8) % 16 == 0 ? special[(state >> 16) % 6] : number;
+  }
+}
+
+static void run(const char *text, float memory[BUFFERS][LENGTH], int64_t split_terms) {
+  hr_program program;
+  void *buffers[16] = {memory[0], memory[1], memory[2], memory[3]};
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  HR_ASSERT_OK(
+      hr__run_interpreted(&program, buffers, NULL, (hr__run_options){.row_alignment = 16, .split_terms = split_terms}));
+  hr_program_fini(&program);
+}
+
+/* %0 and %1 are factors, %2 a bias and %3 the result. */
+static void check(const char *node, int left_bits, int right_bits, int64_t split_terms) {
+  char text[512];
+  float memory[2][BUFFERS][LENGTH];
+  for (int k = 0; k < 2; ++k) {
+    fill(memory[k][0], left_bits, 1), fill(memory[k][1], right_bits, 2);
+    fill(memory[k][2], 3, 3), fill(memory[k][3], 3, 4);
+  }
+  snprintf(text, sizeof text,
+           "buffer %%0 2048 live\nbuffer %%1 2048 live\nbuffer %%2 2048 live\nbuffer %%3 2048 live\n%s", node);
+  run(text, memory[0], 0);
+  run(text, memory[1], split_terms);
+  for (int i = 0; i < LENGTH; ++i) {
+    float a = memory[0][3][i], b = memory[1][3][i];
+    if (a != b && !(isnan(a) && isnan(b))) {
+      fprintf(stderr, "%s: element %d is %g, expected %g\n", node, i, (double)b, (double)a);
+      HR_ASSERT(false);
+    }
+  }
+}
+
+static const char *const products[] = {
+    "%3:f32[6,5]{5,1}+0 = matmul(%0:f32[6,20]{20,1}+0, %1:f32[20,5]{5,1}+0, _)\n",
+    "%3:f32[6,5]{5,1}+3 = matmul(%0:f32[6,20]{1,7}+1, %1:f32[20,5]{1,23}+2, %2:f32[6,5]{0,1}+4)\n",
+    "%3:f32[6,5]{1,8}+0 = matmul(%0:f32[6,20]{24,1}+0, %1:f32[20,5]{5,1}+0, _)\n",
+    "%3:f32[6,8]{8,1}+0 = matmul(%0:f32[6,8]{8,1}+0, %1:f32[8,8]{8,1}+0, _)\n",
+    "%3:f32[6,8]{8,1}+0 = matmul(%0:f32[6,8]{8,1}+0, %1:f32[8,8]{8,1}+0, %2:f32[6,8]{0,1}+0)\n",
+    "%3:f32[2,3,5]{15,5,1}+0 = matmul(%0:f32[2,3,20]{60,20,1}+0, %1:f32[2,20,5]{0,5,1}+0, %2:f32[2,3,5]{0,0,1}+0)\n",
+    "%3:f32[1,6,5]{900,5,1}+0 = matmul(%0:f32[1,6,20]{7,20,1}+0, %1:f32[1,20,5]{3,5,1}+0, _)\n",
+    "%3:f32[1,1]{1,1}+0 = matmul(%0:f32[1,1]{1,1}+0, %1:f32[1,1]{1,1}+0, _)\n",
+    "%3:f32[3,2]{6,3}+0 = matmul(%0:f32[3,33]{66,2}+0, %1:f32[33,2]{4,2}+1, _)\n",
+};
+
+HR_TEST(exact_products) {
+  static const int bits[][2] = {{17, 1}, {1, 17}, {9, 9}, {13, 5}};
+  for (size_t i = 0; i < sizeof products / sizeof *products; ++i) {
+    for (int k = 0; k < 4; ++k) {
+      for (int terms = 8; terms <= 64; terms *= 2) {
+        check(products[i], bits[k][0], bits[k][1], terms);
+      }
+    }
+  }
+}
+
+HR_TEST(infinities_and_nan) {
+  for (size_t i = 0; i < sizeof products / sizeof *products; ++i) {
+    check(products[i], -1, 2, 8);
+    check(products[i], 2, -1, 16);
+    check(products[i], -1, -1, 64);
+  }
+}
+
+static bool keep_products(void *ctx, const hr_program *program, const hr_node *node) {
+  (void)ctx, (void)program;
+  return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
+}
+
+/* True if the target makes the product one of parts. */
+static bool is_split(const char *node, int64_t split_bytes) {
+  char text[512];
+  hr_program program;
+  hr_schedule schedule;
+  bool is = false;
+  snprintf(text, sizeof text, "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live fresh\n%s", 1 << 24, 1 << 24,
+           1 << 24, node);
+  HR_ASSERT_OK(hr_program_parse(text, &program));
+  const hr_target target = {.keeps = keep_products, .split_bytes = split_bytes, .verify = true};
+  HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
+  for (int i = 0; i < schedule.step_count; ++i) {
+    is = is || (schedule.steps[i].kind == HR_STEP_LIBRARY && schedule.steps[i].node->inputs[0].dtype == HR_DTYPE_BF16);
+  }
+  hr_schedule_fini(&schedule);
+  hr_program_fini(&program);
+  return is;
+}
+
+#define LARGE "%2:f32[2048,2048]{2048,1}+0 = matmul(%0:f32[2048,2048]{2048,1}+0, %1:f32[2048,2048]{2048,1}+0, _)\n"
+
+HR_TEST(only_large_products_that_fit) {
+  HR_ASSERT(is_split(LARGE, INT64_C(1) << 30));
+  HR_ASSERT(!is_split(LARGE, INT64_C(1) << 26));
+  HR_ASSERT(!is_split(LARGE, 0));
+  HR_ASSERT(!is_split("%2:f32[128,2048]{2048,1}+0 = matmul(%0:f32[128,2048]{2048,1}+0, "
+                      "%1:f32[2048,2048]{2048,1}+0, _)\n",
+                      INT64_C(1) << 30));
+  HR_ASSERT(!is_split("%2:f64[1024,1024]{1024,1}+0 = matmul(%0:f64[1024,2048]{2048,1}+0, "
+                      "%1:f64[2048,1024]{1024,1}+0, _)\n",
+                      INT64_C(1) << 30));
+}
+
+HR_TEST(every_failing_allocation_is_an_error) {
+  bool is_done = false;
+  for (int n = 0; !is_done; ++n) {
+    hr_program program;
+    bool is_changed;
+    HR_ASSERT_OK(hr_program_parse("buffer %0 480 live\nbuffer %1 400 live\nbuffer %2 120 live\n"
+                                  "%2:f32[6,5]{5,1}+0 = matmul(%0:f32[6,20]{20,1}+0, %1:f32[20,5]{5,1}+0, _)\n",
+                                  &program));
+    hr__allocator_fail_after(n);
+    hr_status status = hr_split_products(&program, &(hr_target){.split_bytes = 1 << 20, .split_terms = 8}, &is_changed);
+    hr__allocator_fail_after(-1);
+    is_done = status == HR_OK;
+    HR_ASSERT_EQ(hr_status_code_of(status), is_done ? HR_STATUS_OK : HR_STATUS_RESOURCE_EXHAUSTED);
+    HR_ASSERT(!is_done || is_changed);
+    hr_status_free(status);
+    hr_program_fini(&program);
+  }
+}
