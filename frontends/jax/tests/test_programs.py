@@ -103,6 +103,30 @@ for got, wanted in zip(jax.tree.leaves(state), jax.tree.leaves(expected)):
     programs = re.findall(r"(\d+) records, .* arena (\d+)", done.stderr)
     assert int(max(programs, key=lambda found: int(found[0]))[1]) < 5 << 20
 
+@pytest.mark.cpu
+def test_gradients_of_embeddings_have_no_memory():
+    """4 MB of zeros with 8 rows, and 4 MB with an element in each line."""
+    program = """
+import functools, headrace_jax, jax, jax.numpy as jnp, numpy as np
+headrace_jax.initialize()
+@functools.partial(jax.jit, donate_argnums=0)
+def step(state, tokens):
+    loss = lambda w: (w[0][tokens] ** 2).sum() + jnp.take_along_axis(w[1], tokens[:, None], axis=1).sum()
+    return jax.tree.map(lambda w, g: w - 0.5 * g, state, jax.grad(loss)(state))
+state = [np.ones((1 << 13, 128), np.float32), np.ones((8, 1 << 17), np.float32)]
+tokens = np.array([1, 4, 1, 0, 8191, 1, 2, 3], np.int32)
+got = jax.block_until_ready(step(state, tokens))
+table, lines = (x.copy() for x in state)
+np.add.at(table, tokens, -1)
+lines[np.arange(8), tokens] -= 0.5
+np.testing.assert_array_equal(got[0], table)
+np.testing.assert_array_equal(got[1], lines)
+"""
+    done = run(program, HEADRACE_DEBUG="3")
+    assert done.returncode == 0, done.stderr[-3000:]
+    programs = re.findall(r"(\d+) records, .* arena (\d+)", done.stderr)
+    assert int(max(programs, key=lambda found: int(found[0]))[1]) < 1 << 20
+
 
 def test_donated_memory_that_numpy_sees_stays():
     step = jax.jit(lambda x: x * 2, donate_argnums=0)

@@ -88,16 +88,22 @@ void hr__hlo_lower_constant(hr__hlo *hlo) {
   }
 }
 
-/* A value that is a constant with one element for all, as it stands or broadcast. */
-static bool number_of(const hr__vhlo_module *module, const hr__vhlo_value *value, hr__vhlo_type *out_type,
-                      hr__span *out_bytes) {
+/* The constant that a value is, as it stands or broadcast. */
+static bool constant_of(const hr__vhlo_module *module, const hr__vhlo_value *value, hr__vhlo_type *out_type,
+                        hr__span *out_bytes) {
   const hr__vhlo_op *op = value->op;
   while (op != NULL && strcmp(op->name->name, "broadcast_in_dim_v1") == 0 && op->operand_count == 1) {
     op = op->operands[0]->op;
   }
   return op != NULL && strcmp(op->name->name, "constant_v1") == 0 &&
-         hr__vhlo_tensor(module, hr__vhlo_find(module, op, "value"), out_type, out_bytes) &&
-         out_bytes->size == hr_dtype_size(out_type->dtype) && out_bytes->size > 0;
+         hr__vhlo_tensor(module, hr__vhlo_find(module, op, "value"), out_type, out_bytes);
+}
+
+/* One with one element for all. */
+static bool number_of(const hr__vhlo_module *module, const hr__vhlo_value *value, hr__vhlo_type *out_type,
+                      hr__span *out_bytes) {
+  return constant_of(module, value, out_type, out_bytes) && out_bytes->size == hr_dtype_size(out_type->dtype) &&
+         out_bytes->size > 0;
 }
 
 bool hr__hlo_number_of(const hr__hlo *hlo, const hr__vhlo_value *value, hr_scalar *out_number) {
@@ -135,11 +141,9 @@ bool hr__hlo_constant_ints(hr__hlo *hlo, int index, int count, int64_t *out_numb
 }
 
 bool hr__hlo_is_zero(hr__hlo *hlo, int index) {
-  const hr__vhlo_op *op = index < hlo->op->operand_count ? hlo->op->operands[index]->op : NULL;
   hr__vhlo_type type;
   hr__span bytes;
-  if (op == NULL || strcmp(op->name->name, "constant_v1") != 0 ||
-      !hr__vhlo_tensor(&hlo->import->module, hr__vhlo_find(&hlo->import->module, op, "value"), &type, &bytes)) {
+  if (index >= hlo->op->operand_count || !constant_of(&hlo->import->module, hlo->op->operands[index], &type, &bytes)) {
     return false;
   }
   size_t used = 0;

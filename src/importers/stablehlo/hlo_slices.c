@@ -188,6 +188,163 @@ static bool has_rows(const hr__hlo *hlo, int count) {
   return true;
 }
 
+/* ---- slices in zeros, along one dim ---- */
+
+/* True if a scatter changes zeros alone, at whole slices of one dim. sizes: of slices. */
+static bool fills_zeros(hr__hlo *hlo, const places *p, int64_t *sizes) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), values = hr__hlo_input_type(hlo, 2);
+  bool is = hlo->op->result_count == 1 && x.dtype != HR_DTYPE_BOOL && p->counts[MAP] == 1 &&
+            p->counts[COLLAPSED] == 1 && p->dims[MAP][0] == p->dims[COLLAPSED][0] && hr__hlo_is_zero(hlo, 0);
+  slice_sizes(p, x.rank, &values, sizes);
+  for (int i = 0; i < p->counts[X_BATCH]; ++i) {
+    sizes[p->dims[X_BATCH][i]] = x.dims[p->dims[X_BATCH][i]];
+  }
+  for (int d = 0; d < x.rank && is; ++d) {
+    is = d == p->dims[MAP][0] || sizes[d] == x.dims[d];
+  }
+  return is;
+}
+
+/* The dims of a tensor in the order of x's dims, which have their numbers in `of`, -1: none. The others have one
+ * element. */
+static hr_value in_order_of(hr__hlo *hlo, hr_value value, int value_rank, const int *of, const hr__vhlo_type *x) {
+  int64_t axes[HR_RANK_MAX], dims[HR_RANK_MAX];
+  uint32_t used = 0;
+  int count = 0;
+  for (int d = 0; d < x->rank; ++d) {
+    dims[d] = of[d] >= 0 ? x->dims[d] : 1;
+    if (of[d] >= value_rank || (of[d] >= 0 && (used >> of[d] & 1u) != 0)) {
+      return HR__HLO_WRONG(hlo, "dim %d of a slice or its index, of %d", of[d], value_rank);
+    }
+    if (of[d] >= 0) {
+      axes[count++] = of[d];
+      used |= 1u << of[d];
+    }
+  }
+  for (int d = 0; d < value_rank; ++d) {
+    if ((used >> d & 1u) == 0) {
+      axes[count++] = d;
+    }
+  }
+  return hr__hlo_reshape(hlo, hr__hlo_permute(hlo, value, value_rank, axes), x->rank, dims);
+}
+
+/* The number of an index's dim among the dims of values: those that are no windows, in order. */
+static int place_of(const places *p, int number) {
+  int d = 0;
+  for (;; ++d) {
+    bool is_window = false;
+    for (int i = 0; i < p->counts[WINDOW]; ++i) {
+      is_window = is_window || p->dims[WINDOW][i] == d;
+    }
+    if (!is_window && number-- == 0) {
+      return d;
+    }
+  }
+}
+
+/* x's dims among those of the indices without their vector, and among those of the values. */
+static void find_dims(const places *p, int rank, int *in_indices, int *in_values) {
+  for (int d = 0, window = 0; d < rank; ++d) {
+    in_indices[d] = in_values[d] = -1;
+    for (int i = 0; i < p->counts[X_BATCH]; ++i) {
+      if (p->dims[X_BATCH][i] == d) {
+        in_indices[d] = (int)p->dims[INDEX_BATCH][i], in_values[d] = place_of(p, in_indices[d]);
+      }
+    }
+    if (d != p->dims[MAP][0] && in_indices[d] < 0 && window < p->counts[WINDOW]) {
+      in_values[d] = (int)p->dims[WINDOW][window++];
+    }
+  }
+}
+
+/* One slice along the dim, as in the gradient of take_along_axis: it is compared with all numbers of the dim. So loops
+ * that read the result compute it, and nothing is stored. */
+static hr_value only_slice(hr__hlo *hlo, const places *p, bool adds) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), index = hr__hlo_input_type(hlo, 1);
+  int in_indices[HR_RANK_MAX], in_values[HR_RANK_MAX], axis = (int)p->dims[MAP][0], rank = 0;
+  bool is_short = hr_dtype_size(index.dtype) < 4 || index.dtype == HR_DTYPE_I32;
+  hr_dtype dtype = is_short && x.dims[axis] <= INT32_MAX ? HR_DTYPE_I32 : HR_DTYPE_I64;
+  hr_type type;
+  hr_value values = hr__hlo_input(hlo, 2);
+  if (!hr__hlo_type(hlo, values, &type)) {
+    return 0;
+  }
+  for (int d = 0; d < index.rank; ++d) {
+    if (d != p->vector) {
+      index.dims[rank++] = index.dims[d];
+    }
+  }
+  find_dims(p, x.rank, in_indices, in_values);
+  hr_value at = hr__hlo_reshape(hlo, hr__hlo_cast(hlo, hr__hlo_input(hlo, 1), dtype), rank, index.dims);
+  hr_value numbers =
+      ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)x.dims[axis]), hr__with_dtype("dtype", dtype)));
+  hr_value zero = hr__hlo_full(hlo, hr_scalar_i64(0), type.dtype, 0, NULL);
+  values = in_order_of(hlo, values, type.rank, in_values, &x);
+  values = adds ? CALL(hlo, ADD, values, zero) : values;
+  at = in_order_of(hlo, at, rank, in_indices, &x);
+  int64_t line[HR_RANK_MAX];
+  for (int d = 0; d < x.rank; ++d) {
+    line[d] = d == axis ? x.dims[d] : 1;
+  }
+  return CALL(hlo, WHERE, CALL(hlo, EQUAL, hr__hlo_reshape(hlo, numbers, x.rank, line), at), values, zero);
+}
+
+/* Rows of x at flat indices. */
+static hr_value rows_at(hr__hlo *hlo, hr_value x, hr_value at, int rank, const int64_t *dims) {
+  places p = {.counts = {[MAP] = 1, [COLLAPSED] = 1, [WINDOW] = rank - 1}, .vector = 1};
+  int64_t sizes[HR_RANK_MAX] = {1};
+  for (int d = 1; d < rank; ++d) {
+    p.dims[WINDOW][d - 1] = d, sizes[d] = dims[d];
+  }
+  return gathered(hlo, &p, x, at, rank, sizes);
+}
+
+/* Sums of few rows, as in the gradient of an embedding. Only rows that have a value are stored, behind them one of
+ * zeros. A table has the number of each of x's rows among them: that of its first value. So loops that read the result
+ * read these instead of all of x. */
+static hr_value sums_of_rows(hr__hlo *hlo, const places *p, int64_t row_count) {
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), index = hr__hlo_input_type(hlo, 1);
+  hr_type type;
+  hr_value values = hr__hlo_input(hlo, 2);
+  if (!hr__hlo_type(hlo, values, &type)) {
+    return 0;
+  }
+  hr_value at = hr__hlo_reshape(hlo, hr__hlo_cast(hlo, hr__hlo_input(hlo, 1), HR_DTYPE_I64), 1, &row_count);
+  hr_value numbers =
+      ADD(hlo, ARANGE, 0, NULL, WITH(hr__with_real("stop", (double)row_count), hr__with_dtype("dtype", HR_DTYPE_I64)));
+  hr_value table = hr__hlo_full(hlo, hr_scalar_i64(row_count), HR_DTYPE_I64, 1, x.dims);
+  table = ADD(hlo, PUT_ALONG_AXIS, IN(table, at, numbers),
+              WITH(hr__with_int("axis", 0), hr__with_text("mode", "min"), hr__with_text("bounds", "drop")));
+  hr_value is_inside = CALL(hlo, LOGICAL_AND, CALL(hlo, GREATER_EQUAL, at, hr__hlo_whole(hlo, 0)),
+                            CALL(hlo, LESS, at, hr__hlo_whole(hlo, x.dims[0])));
+  hr_value row = CALL(hlo, WHERE, is_inside, rows_at(hlo, table, at, 1, x.dims), hr__hlo_whole(hlo, -1));
+  x.dims[0] = row_count + 1;
+  hr_value rows = hr__hlo_full(hlo, hr_scalar_i64(0), type.dtype, x.rank, x.dims);
+  rows = scattered(hlo, p, rows, hr__hlo_reshape(hlo, row, index.rank, index.dims), values, "add");
+  return rows_at(hlo, rows, table, x.rank, x.dims);
+}
+
+/* False: it is no such scatter. */
+static bool scatter_into_zeros(hr__hlo *hlo, const places *p) {
+  enum { ELEMENTS_MIN = 64, SHARE = 4 }; /* of a row that is found by the table; x's rows for each value */
+  hr__vhlo_type x = hr__hlo_input_type(hlo, 0), values = hr__hlo_input_type(hlo, 2);
+  int64_t sizes[HR_RANK_MAX], count = count_of(&values);
+  hr__hlo_combiner combiner = hr__hlo_combiner_of(hlo, &hlo->op->regions[0], 0);
+  if (!fills_zeros(hlo, p, sizes)) {
+    return false;
+  }
+  int axis = (int)p->dims[MAP][0];
+  int64_t elements = count_of(&x) / x.dims[axis];
+  bool is_one = count == elements && (combiner == HR__HLO_ADD || combiner == HR__HLO_SECOND);
+  bool is_rows = combiner == HR__HLO_ADD && p->counts[X_BATCH] == 0 && axis == 0 && elements >= ELEMENTS_MIN &&
+                 x.dims[0] / SHARE > count / elements;
+  if (is_one || is_rows) {
+    hr__hlo_set(hlo, 0, is_one ? only_slice(hlo, p, combiner == HR__HLO_ADD) : sums_of_rows(hlo, p, count / elements));
+  }
+  return is_one || is_rows;
+}
+
 void hr__hlo_lower_scatter(hr__hlo *hlo) {
   static const char *const names[LISTS] = {"scatter_dims_to_operand_dims", "update_window_dims", "inserted_window_dims",
                                            "input_batching_dims", "scatter_indices_batching_dims"};
@@ -212,6 +369,9 @@ void hr__hlo_lower_scatter(hr__hlo *hlo) {
   if (!has_rows(hlo, count)) {
     bool is_unique = hr__hlo_int(hlo, "unique_indices", 0) != 0;
     (is_unique ? scatter_at_once : scatter_in_order)(hlo, &p, count);
+    return;
+  }
+  if (scatter_into_zeros(hlo, &p)) {
     return;
   }
   hr_value indices = hr__hlo_input(hlo, count);
