@@ -14,8 +14,9 @@
  * would be NaN. Numbers below 2^-110 lose bits, since bf16 has no smaller ones.
  *
  * The last chunk may end in zeros. Parts and sums have rows and columns in multiples of 8, as fast kernels need: those
- * behind the last ones have undefined values, and nobody reads their sums. The pass asks whether the product is long
- * enough to pay for its parts, and whether they fit into the target's limit.
+ * behind the last ones have undefined values, and nobody reads their sums. If parts and sums would take more memory
+ * than the target allows, the larger factor is cut, and its pieces are multiplied one after the other. The pass asks
+ * whether the product is long enough to pay for its parts.
  */
 #include <math.h>
 
@@ -24,14 +25,25 @@
 #include "core/ir/build.h"
 #include "core/ir/dtype.h"
 
-enum { UNIT = 8, PRODUCTS = 6, CHUNK = 512, LONG_CHUNK = 1024, CHUNKS = 16 /* with more, chunks are long */ };
+enum {
+  UNIT = 8,
+  PIECES = 16,
+  PRODUCTS = 6,
+  CHUNK = 512,
+  LONG_CHUNK = 1024,
+  CHUNKS = 16 /* with more, chunks are long */
+};
 /* Of an H200: multiplications of f32 that take longer than those of six products by a byte of memory traffic's time,
  * and those of two more kernels. */
-static const double WORK_OF_BYTE = 14, WORK_LEAST = 1 << 29;
+static const double WORK_OF_BYTE = 14, WORK_LEAST = 1 << 28;
 
 typedef struct product {
   hr_operand left, right, out, bias; /* [M, K], [N, K], [M, N], [N] or none */
   int64_t rows, columns, depth, chunk, chunks;
+  int64_t piece; /* rows or columns that are multiplied at a time */
+  bool cuts_columns;
+  int64_t rows_made; /* with the undefined ones that fast kernels need: columns of the left factor in memory */
+  bool makes_result; /* the sums are the result */
 } product;
 
 /* ---- nodes ---- */
@@ -108,19 +120,41 @@ static bool find_product(hr_builder *b, const hr_node *node, product *p) {
   return b->status == HR_OK && p->rows > 0 && p->columns > 0 && p->depth > 0;
 }
 
-static void divide(product *p, int64_t terms) {
+static bool is_by_columns(const hr_operand *x) {
+  return x->strides[0] == 1 && x->strides[1] != 1;
+}
+
+static void divide_depth(product *p, int64_t terms) {
   int64_t most = terms > 0 ? terms : p->depth > CHUNKS * CHUNK ? LONG_CHUNK : CHUNK;
   int64_t chunks = hr_divide_up(p->depth, most);
   p->chunk = hr_round_up(hr_divide_up(p->depth, chunks), UNIT);
   p->chunks = hr_divide_up(p->depth, p->chunk);
 }
 
+static void find_sums(product *p) {
+  p->rows_made = is_by_columns(&p->left) ? hr_round_up(p->rows, UNIT) : p->rows;
+  p->makes_result = p->chunks == 1 && !hr_is_present(p->bias) && p->rows == p->rows_made && p->columns % UNIT == 0 &&
+                    p->out.strides[1] == 1 && p->out.strides[0] % UNIT == 0 && p->out.offset % UNIT == 0;
+}
+
+/* Cuts the larger factor into pieces so that the temporaries of each fit into the limit; false: they don't. */
+static bool cut(product *p, double limit) {
+  double bytes = PRODUCTS * 2 * (double)(p->chunk * p->chunks);
+  double left = bytes * (double)p->rows, right = bytes * (double)p->columns;
+  double sums = p->makes_result ? 0 : 4.0 * (double)p->chunks * (double)p->rows * (double)p->columns;
+  double room = limit - fmin(left, right), pieces = room > 0 ? ceil((fmax(left, right) + sums) / room) : INFINITY;
+  if (pieces > PIECES) {
+    return false;
+  }
+  p->cuts_columns = right > left;
+  p->piece = hr_round_up(hr_divide_up(p->cuts_columns ? p->columns : p->rows, (int64_t)pieces), UNIT);
+  return true;
+}
+
 static bool is_worth(const product *p, const hr_target *target) {
-  double m = (double)p->rows, n = (double)p->columns, k = (double)(p->chunk * p->chunks), c = (double)p->chunks;
-  double parts = PRODUCTS * 2 * (m + n) * k, sums = 4 * c * m * n;
-  double traffic = parts + 4 * (m + n) * k + 2 * sums;
-  bool is_small = parts + sums <= (double)target->split_bytes;
-  return is_small && (target->split_terms > 0 || m * n * (double)p->depth > WORK_OF_BYTE * traffic + WORK_LEAST);
+  double m = (double)p->rows, n = (double)p->columns, k = (double)p->depth, c = (double)p->chunks;
+  double traffic = (PRODUCTS * 2 + 4) * (m + n) * k + (p->makes_result ? 0 : 8 * c * m * n);
+  return target->split_terms > 0 || m * n * k > WORK_OF_BYTE * traffic + WORK_LEAST;
 }
 
 /* ---- parts ---- */
@@ -157,7 +191,7 @@ static hr_operand pack(hr_builder *b, hr_operand x, const product *p, const part
     return x;
   }
   int64_t rows = x.dims[0], c = p->chunks, k = p->chunk, depth = x.dims[1];
-  bool by_columns = x.strides[0] == 1 && x.strides[1] != 1;
+  bool by_columns = is_by_columns(&x);
   int64_t pitch = hr_round_up(rows, UNIT), depth_of_parts = PRODUCTS * k;
   hr_operand parts[PARTS];
   x = hr_view_strided(b, x, 3, (int64_t[]){rows, c, k}, (int64_t[]){x.strides[0], k * x.strides[1], x.strides[1]},
@@ -195,23 +229,65 @@ static void add_chunks(hr_builder *b, const product *p, hr_operand sums) {
   }
 }
 
-static bool is_result_of_one_chunk(const product *p) {
-  return p->chunks == 1 && !hr_is_present(p->bias) && p->rows % UNIT == 0 && p->columns % UNIT == 0 &&
-         p->out.strides[1] == 1 && p->out.strides[0] % UNIT == 0 && p->out.offset % UNIT == 0;
-}
-
-static void multiply(hr_builder *b, const product *p) {
-  const int64_t dims[3] = {p->chunks, hr_round_up(p->rows, UNIT), hr_round_up(p->columns, UNIT)};
-  hr_operand left = pack(b, p->left, p, of_left);
-  hr_operand right = hr_view_permute(b, pack(b, p->right, p, of_right), (int[]){0, 2, 1});
-  bool is_result = is_result_of_one_chunk(p);
-  hr_operand sums = is_result ? hr_view_insert(b, p->out, 0, 1) : hr_build_temp(b, HR_DTYPE_F32, 3, dims);
+/* The sums of a piece, and its result. */
+static void multiply_parts(hr_builder *b, const product *p, hr_operand left, hr_operand right) {
+  const int64_t dims[3] = {p->chunks, p->rows_made, hr_round_up(p->columns, UNIT)};
+  left = hr_view_slice(b, left, 1, 0, p->rows_made, 1);
+  right = hr_view_permute(b, right, (int[]){0, 2, 1});
+  hr_operand sums = p->makes_result ? hr_view_insert(b, p->out, 0, 1) : hr_build_temp(b, HR_DTYPE_F32, 3, dims);
   hr_emit_node(b, HR_OP_MATMUL, 2, (hr_operand[]){left, right}, 1, &sums, 0, NULL);
   if (b->status == HR_OK) {
     b->program->nodes[b->program->node_count - 1].is_relaid = true; /* so that the target is asked again */
   }
-  if (!is_result) {
+  if (!p->makes_result) {
     add_chunks(b, p, sums);
+  }
+}
+
+static product piece_of(hr_builder *b, const product *p, int64_t at) {
+  product piece = *p;
+  int64_t left_over = (p->cuts_columns ? p->columns : p->rows) - at,
+          length = left_over < p->piece ? left_over : p->piece;
+  piece.out = hr_view_slice(b, p->out, p->cuts_columns, at, length, 1);
+  if (p->cuts_columns) {
+    piece.columns = length, piece.right = hr_view_slice(b, p->right, 0, at, length, 1);
+    piece.bias = hr_is_present(p->bias) ? hr_view_slice(b, p->bias, 0, at, length, 1) : p->bias;
+  } else {
+    piece.rows = length, piece.left = hr_view_slice(b, p->left, 0, at, length, 1);
+  }
+  if (b->status == HR_OK) {
+    find_sums(&piece);
+  }
+  return piece;
+}
+
+/* The loops from node `from` on share kernels with each other alone. Otherwise the parts of all pieces would be written
+ * by one kernel, and take up memory at the same time. */
+static void separate(hr_program *program, int from) {
+  for (int n = from; n < program->node_count; ++n) {
+    program->nodes[n].home = -1 - from;
+  }
+}
+
+static void multiply(hr_builder *b, const product *p) {
+  int64_t length = p->cuts_columns ? p->columns : p->rows;
+  bool is_cut = p->piece < length;
+  int from = b->program->node_count;
+  hr_operand whole = p->cuts_columns ? pack(b, p->left, p, of_left) : pack(b, p->right, p, of_right);
+  for (int64_t at = 0; at < length && b->status == HR_OK; at += p->piece) {
+    if (is_cut) {
+      separate(b->program, from);
+      from = b->program->node_count;
+    }
+    const product piece = is_cut ? piece_of(b, p, at) : *p;
+    if (p->cuts_columns) {
+      multiply_parts(b, &piece, whole, pack(b, piece.right, p, of_right));
+    } else {
+      multiply_parts(b, &piece, pack(b, piece.left, p, of_left), whole);
+    }
+  }
+  if (is_cut) {
+    separate(b->program, from);
   }
 }
 
@@ -224,8 +300,9 @@ hr_status hr_split_products(hr_program *program, const hr_target *target, bool *
   for (int n = 0; target->split_bytes > 0 && n < count && b.status == HR_OK; ++n) {
     bool is = find_product(&b, &nodes[n], &p);
     if (is) {
-      divide(&p, target->split_terms);
-      is = is_worth(&p, target);
+      divide_depth(&p, target->split_terms);
+      find_sums(&p);
+      is = is_worth(&p, target) && cut(&p, (double)target->split_bytes);
     }
     if (is && !*out_changed) { /* the nodes before stay */
       *out_changed = true;

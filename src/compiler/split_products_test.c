@@ -28,17 +28,18 @@ static void fill(float *x, int bits, unsigned state) {
   }
 }
 
-static void run(const char *text, float memory[BUFFERS][LENGTH], int64_t split_terms) {
+static void run(const char *text, float memory[BUFFERS][LENGTH], int64_t split_terms, int64_t split_bytes) {
   hr_program program;
   void *buffers[16] = {memory[0], memory[1], memory[2], memory[3]};
   HR_ASSERT_OK(hr_program_parse(text, &program));
-  HR_ASSERT_OK(
-      hr__run_interpreted(&program, buffers, NULL, (hr__run_options){.row_alignment = 16, .split_terms = split_terms}));
+  HR_ASSERT_OK(hr__run_interpreted(
+      &program, buffers, NULL,
+      (hr__run_options){.row_alignment = 16, .split_terms = split_terms, .split_bytes = split_bytes}));
   hr_program_fini(&program);
 }
 
 /* %0 and %1 are factors, %2 a bias and %3 the result. */
-static void check(const char *node, int left_bits, int right_bits, int64_t split_terms) {
+static void check(const char *node, int left_bits, int right_bits, int64_t split_terms, int64_t split_bytes) {
   char text[512];
   float memory[2][BUFFERS][LENGTH];
   for (int k = 0; k < 2; ++k) {
@@ -47,8 +48,8 @@ static void check(const char *node, int left_bits, int right_bits, int64_t split
   }
   snprintf(text, sizeof text,
            "buffer %%0 2048 live\nbuffer %%1 2048 live\nbuffer %%2 2048 live\nbuffer %%3 2048 live\n%s", node);
-  run(text, memory[0], 0);
-  run(text, memory[1], split_terms);
+  run(text, memory[0], 0, 0);
+  run(text, memory[1], split_terms, split_bytes);
   for (int i = 0; i < LENGTH; ++i) {
     float a = memory[0][3][i], b = memory[1][3][i];
     if (a != b && !(isnan(a) && isnan(b))) {
@@ -66,6 +67,8 @@ static const char *const products[] = {
     "%3:f32[6,8]{8,1}+0 = matmul(%0:f32[6,8]{8,1}+0, %1:f32[8,8]{8,1}+0, %2:f32[6,8]{0,1}+0)\n",
     "%3:f32[2,3,5]{15,5,1}+0 = matmul(%0:f32[2,3,20]{60,20,1}+0, %1:f32[2,20,5]{0,5,1}+0, %2:f32[2,3,5]{0,0,1}+0)\n",
     "%3:f32[1,6,5]{900,5,1}+0 = matmul(%0:f32[1,6,20]{7,20,1}+0, %1:f32[1,20,5]{3,5,1}+0, _)\n",
+    "%3:f32[5,8]{8,1}+8 = matmul(%0:f32[5,8]{8,1}+0, %1:f32[8,8]{8,1}+0, _)\n",
+    "%3:f32[5,8]{8,1}+8 = matmul(%0:f32[5,8]{1,5}+0, %1:f32[8,8]{1,8}+0, _)\n",
     "%3:f32[1,1]{1,1}+0 = matmul(%0:f32[1,1]{1,1}+0, %1:f32[1,1]{1,1}+0, _)\n",
     "%3:f32[3,2]{6,3}+0 = matmul(%0:f32[3,33]{66,2}+0, %1:f32[33,2]{4,2}+1, _)\n",
 };
@@ -75,7 +78,7 @@ HR_TEST(exact_products) {
   for (size_t i = 0; i < sizeof products / sizeof *products; ++i) {
     for (int k = 0; k < 4; ++k) {
       for (int terms = 8; terms <= 64; terms *= 2) {
-        check(products[i], bits[k][0], bits[k][1], terms);
+        check(products[i], bits[k][0], bits[k][1], terms, 0);
       }
     }
   }
@@ -83,9 +86,9 @@ HR_TEST(exact_products) {
 
 HR_TEST(infinities_and_nan) {
   for (size_t i = 0; i < sizeof products / sizeof *products; ++i) {
-    check(products[i], -1, 2, 8);
-    check(products[i], 2, -1, 16);
-    check(products[i], -1, -1, 64);
+    check(products[i], -1, 2, 8, 0);
+    check(products[i], 2, -1, 16, 0);
+    check(products[i], -1, -1, 64, 0);
   }
 }
 
@@ -94,37 +97,73 @@ static bool keep_products(void *ctx, const hr_program *program, const hr_node *n
   return node->op == HR_OP_MATMUL && node->epilogue_count == 0;
 }
 
-/* True if the target makes the product one of parts. */
-static bool is_split(const char *node, int64_t split_bytes) {
-  char text[512];
+/* Pieces of 8 rows or columns; the last is shorter. */
+HR_TEST(pieces) {
+  static const char *const nodes[] = {
+      "%3:f32[20,18]{18,1}+0 = matmul(%0:f32[20,20]{20,1}+0, %1:f32[20,18]{18,1}+0, %2:f32[20,18]{0,1}+0)\n",
+      "%3:f32[18,20]{20,1}+0 = matmul(%0:f32[18,20]{1,18}+0, %1:f32[20,20]{20,1}+0, %2:f32[18,20]{0,1}+0)\n",
+      "%3:f32[20,18]{18,1}+0 = matmul(%0:f32[20,20]{1,20}+0, %1:f32[20,18]{1,20}+0, _)\n",
+      "%3:f32[18,20]{1,18}+0 = matmul(%0:f32[18,20]{20,1}+0, %1:f32[20,20]{1,20}+0, _)\n",
+      "%3:f32[21,8]{8,1}+0 = matmul(%0:f32[21,8]{8,1}+0, %1:f32[8,8]{8,1}+0, _)\n",
+      "%3:f32[8,24]{24,1}+0 = matmul(%0:f32[8,8]{8,1}+0, %1:f32[8,24]{24,1}+0, _)\n",
+  };
+  for (size_t i = 0; i < sizeof nodes / sizeof *nodes; ++i) {
+    for (int64_t bytes = 1000; bytes < 20000; bytes += 500) {
+      check(nodes[i], 9, 9, 8, bytes);
+      check(nodes[i], -1, 2, 24, bytes);
+    }
+  }
+}
+
+/* The products of parts in a program of matrices [2048, 2048], and the bytes of temporaries. */
+static int count_split(const char *nodes, int64_t split_bytes, size_t *out_bytes) {
+  char text[1024];
   hr_program program;
   hr_schedule schedule;
-  bool is = false;
-  snprintf(text, sizeof text, "buffer %%0 %d live\nbuffer %%1 %d live\nbuffer %%2 %d live fresh\n%s", 1 << 24, 1 << 24,
-           1 << 24, node);
+  int count = 0;
+  snprintf(text, sizeof text,
+           "buffer %%0 16777216 live\nbuffer %%1 16777216 live\nbuffer %%2 16777216 live fresh\n"
+           "buffer %%3 16777216 live fresh\nbuffer %%4 16777216 dead fresh\n%s",
+           nodes);
   HR_ASSERT_OK(hr_program_parse(text, &program));
   const hr_target target = {.keeps = keep_products, .split_bytes = split_bytes, .verify = true};
   HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
   for (int i = 0; i < schedule.step_count; ++i) {
-    is = is || (schedule.steps[i].kind == HR_STEP_LIBRARY && schedule.steps[i].node->inputs[0].dtype == HR_DTYPE_BF16);
+    count += schedule.steps[i].kind == HR_STEP_LIBRARY && schedule.steps[i].node->inputs[0].dtype == HR_DTYPE_BF16;
   }
+  *out_bytes = schedule.arena_bytes;
   hr_schedule_fini(&schedule);
   hr_program_fini(&program);
-  return is;
+  return count;
 }
 
 #define LARGE "%2:f32[2048,2048]{2048,1}+0 = matmul(%0:f32[2048,2048]{2048,1}+0, %1:f32[2048,2048]{2048,1}+0, _)\n"
 
-HR_TEST(only_large_products_that_fit) {
-  HR_ASSERT(is_split(LARGE, INT64_C(1) << 30));
-  HR_ASSERT(!is_split(LARGE, INT64_C(1) << 26));
-  HR_ASSERT(!is_split(LARGE, 0));
-  HR_ASSERT(!is_split("%2:f32[128,2048]{2048,1}+0 = matmul(%0:f32[128,2048]{2048,1}+0, "
-                      "%1:f32[2048,2048]{2048,1}+0, _)\n",
-                      INT64_C(1) << 30));
-  HR_ASSERT(!is_split("%2:f64[1024,1024]{1024,1}+0 = matmul(%0:f64[1024,2048]{2048,1}+0, "
-                      "%1:f64[2048,1024]{1024,1}+0, _)\n",
-                      INT64_C(1) << 30));
+#define SMALL "%2:f32[128,2048]{2048,1}+0 = matmul(%0:f32[128,2048]{2048,1}+0, %1:f32[2048,2048]{2048,1}+0, _)\n"
+#define WIDE "%2:f64[1024,1024]{1024,1}+0 = matmul(%0:f64[1024,2048]{2048,1}+0, %1:f64[2048,1024]{1024,1}+0, _)\n"
+
+HR_TEST(only_large_products_of_f32) {
+  size_t bytes;
+  HR_ASSERT_EQ(count_split(LARGE, INT64_C(1) << 30, &bytes), 1);
+  HR_ASSERT_EQ(count_split(LARGE, INT64_C(1) << 25, &bytes), 0);
+  HR_ASSERT_EQ(count_split(LARGE, 0, &bytes), 0);
+  HR_ASSERT_EQ(count_split(SMALL, INT64_C(1) << 30, &bytes), 0);
+  HR_ASSERT_EQ(count_split(WIDE, INT64_C(1) << 30, &bytes), 0);
+}
+
+/* A gradient in two products, as rows and as columns: 50 MB for the parts of a factor, 67 MB for the sums. */
+HR_TEST(pieces_take_turns_in_memory) {
+  static const char *const nodes =
+      "%4:f32[2048,2048]{2048,1}+0 = exp(%0:f32[2048,2048]{2048,1}+0)\n"
+      "%2:f32[2048,2048]{2048,1}+0 = matmul(%4:f32[2048,2048]{2048,1}+0, %1:f32[2048,2048]{2048,1}+0, _)\n"
+      "%3:f32[2048,2048]{2048,1}+0 = matmul(%4:f32[2048,2048]{1,2048}+0, %1:f32[2048,2048]{2048,1}+0, _)\n";
+  const size_t matrix = 2048 * 2048 * sizeof(float), limit = 80 << 20;
+  size_t bytes;
+  HR_ASSERT_EQ(count_split(nodes, INT64_MAX, &bytes), 2);
+  HR_ASSERT(bytes > 2 * limit);
+  int count = count_split(nodes, (int64_t)limit, &bytes);
+  HR_ASSERT(count >= 6);
+  HR_ASSERT(bytes <= limit + matrix);
 }
 
 HR_TEST(every_failing_allocation_is_an_error) {

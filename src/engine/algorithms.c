@@ -16,7 +16,7 @@
 /* ---- providers ---- */
 
 enum { DIALECTS = HR_DIALECT_CUDA + 1 };
-enum { PARTS_SHARE = 16 /* of a device's memory for the parts of a product */ };
+enum { PARTS_SHARE = 64 /* of a device's memory for parts of a product at a time */ };
 
 /* A context's. */
 typedef struct provider_lists {

@@ -167,7 +167,9 @@ hr_status hr__run_interpreted(const hr_program *program, void **memory, const hr
                       .recompute_bytes = options.recompute_bytes,
                       .keeps = options.row_alignment > 0 ? keeps_products : NULL,
                       .row_alignment = options.row_alignment,
-                      .split_bytes = options.split_terms > 0 ? INT64_MAX : 0,
+                      .split_bytes = options.split_bytes > 0   ? options.split_bytes
+                                     : options.split_terms > 0 ? INT64_MAX
+                                                               : 0,
                       .split_terms = options.split_terms,
                       .depth_work = options.depth_work};
   hr_schedule schedule;

@@ -21,6 +21,7 @@ typedef struct hr__run_options {               /* none of this changes a bit */
   size_t row_alignment; /* as in hr_target; not 0: products are separate steps, as if a library ran them */
   int64_t depth_work;   /* as in hr_target */
   int64_t split_terms;  /* as in hr_target; not 0: products of f32 become products of parts */
+  int64_t split_bytes;  /* as in hr_target; 0: any number */
   int64_t *grown;       /* (optional) counts buffers that it has made larger */
   int *repeated;        /* (optional) compiles cells that repeat once, and counts the programs that have such */
   /* Replaces the interpreter (NULL): borrows a host kernel, or returns NULL if it has none. */

@@ -50,6 +50,7 @@ WAITS = {
 }
 
 
+@pytest.mark.cpu_only  # a GPU ends what is in its queue
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_is_interrupted(numbers, wait):
     before = numbers.cpu()

@@ -217,6 +217,7 @@ def test_long_recurrent_layers(kind, dtype):
         assert_summed(actual, expected, f"{kind} {index}", factor=50)
 
 
+@pytest.mark.cpu_only  # elsewhere each length has other steps
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_new_lengths_of_recurrent_layers_share_a_plan(kind):
     network, _ = recurrent(kind, DEVICE)
