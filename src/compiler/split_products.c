@@ -184,6 +184,44 @@ static void split(hr_builder *b, hr_operand x, hr_operand out_parts[PARTS]) {
   out_parts[FIRST] = hr_make3(b, HR_OP_WHERE, HR_DTYPE_F32, is_finite, out_parts[HIGH], x);
 }
 
+/* The parts of a matrix, which several products may read. */
+typedef struct packing {
+  hr_operand matrix, parts;
+  const part *order;
+  int64_t chunk;
+  int end; /* the node behind those that write them */
+} packing;
+typedef HR_VECTOR(packing) packings;
+
+static bool is_same(const hr_operand *x, const hr_operand *y) {
+  return x->index == y->index && x->offset == y->offset && x->dims[0] == y->dims[0] && x->dims[1] == y->dims[1] &&
+         x->strides[0] == y->strides[0] && x->strides[1] == y->strides[1];
+}
+
+/* True if no node from `from` on writes to the buffer. */
+static bool is_unchanged(const hr_program *program, uint32_t buffer, int from) {
+  bool is = true;
+  for (int n = from; is && n < program->node_count; ++n) {
+    const hr_node *node = &program->nodes[n];
+    for (int i = 0; i < node->output_count; ++i) {
+      is = is && (node->outputs[i].kind != HR_OPERAND_VALUE || node->outputs[i].index != buffer);
+    }
+  }
+  return is;
+}
+
+/* NULL: they are not there. */
+static const packing *find_packing(const hr_program *program, const packings *all, hr_operand x, const product *p,
+                                   const part *order) {
+  const packing *found = NULL;
+  for (size_t i = 0; i < all->count && found == NULL; ++i) {
+    const packing *q = &all->data[i];
+    bool is = q->order == order && q->chunk == p->chunk && is_same(&q->matrix, &x);
+    found = is && is_unchanged(program, x.index, q->end) ? q : NULL;
+  }
+  return found;
+}
+
 /* The parts of a matrix [R, K] for six products: bf16 [c, R rounded up, 6 k], each chunk with the matrix's order in
  * memory. */
 static hr_operand pack(hr_builder *b, hr_operand x, const product *p, const part order[PRODUCTS]) {
@@ -209,6 +247,18 @@ static hr_operand pack(hr_builder *b, hr_operand x, const product *p, const part
     hr_emit1(b, HR_OP_COPY, place, parts[order[i]]);
   }
   return b->status == HR_OK ? hr_view_strided(b, packed, 3, packed.dims, steps, 0) : packed;
+}
+
+static hr_operand pack_once(hr_builder *b, packings *all, hr_operand x, const product *p, const part *order) {
+  const packing *found = b->status == HR_OK ? find_packing(b->program, all, x, p, order) : NULL;
+  if (found != NULL) {
+    return found->parts;
+  }
+  hr_operand parts = pack(b, x, p, order);
+  if (b->status == HR_OK && !hr_vector_push(all, ((packing){x, parts, order, p->chunk, b->program->node_count}))) {
+    b->status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "split products: no memory for a matrix");
+  }
+  return parts;
 }
 
 /* ---- the product ---- */
@@ -269,55 +319,75 @@ static void separate(hr_program *program, int from) {
   }
 }
 
-static void multiply(hr_builder *b, const product *p) {
-  int64_t length = p->cuts_columns ? p->columns : p->rows;
-  bool is_cut = p->piece < length;
+/* A piece of the larger factor times all of the other one. */
+static void multiply_pieces(hr_builder *b, const product *p, int64_t length) {
   int from = b->program->node_count;
   hr_operand whole = p->cuts_columns ? pack(b, p->left, p, of_left) : pack(b, p->right, p, of_right);
+  separate(b->program, from);
   for (int64_t at = 0; at < length && b->status == HR_OK; at += p->piece) {
-    if (is_cut) {
-      separate(b->program, from);
-      from = b->program->node_count;
-    }
-    const product piece = is_cut ? piece_of(b, p, at) : *p;
-    if (p->cuts_columns) {
-      multiply_parts(b, &piece, whole, pack(b, piece.right, p, of_right));
-    } else {
-      multiply_parts(b, &piece, pack(b, piece.left, p, of_left), whole);
-    }
-  }
-  if (is_cut) {
+    from = b->program->node_count;
+    const product piece = piece_of(b, p, at);
+    hr_operand of_piece = p->cuts_columns ? pack(b, piece.right, p, of_right) : pack(b, piece.left, p, of_left);
+    multiply_parts(b, &piece, p->cuts_columns ? whole : of_piece, p->cuts_columns ? of_piece : whole);
     separate(b->program, from);
   }
 }
 
-hr_status hr_split_products(hr_program *program, const hr_target *target, bool *out_changed) {
+static void multiply(hr_builder *b, packings *all, const product *p) {
+  int64_t length = p->cuts_columns ? p->columns : p->rows;
+  if (p->piece < length) {
+    multiply_pieces(b, p, length);
+    return;
+  }
+  hr_operand left = pack_once(b, all, p->left, p, of_left);
+  multiply_parts(b, p, left, pack_once(b, all, p->right, p, of_right));
+}
+
+/* The node as a product that is worth it, or false. */
+static bool is_split(hr_builder *b, const hr_target *target, const hr_node *node, product *p) {
+  if (!find_product(b, node, p)) {
+    return false;
+  }
+  divide_depth(p, target->split_terms);
+  find_sums(p);
+  return is_worth(p, target) && cut(p, (double)target->split_bytes);
+}
+
+static hr_status no_memory(int count) {
+  return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "split products: no memory for %d nodes", count);
+}
+
+/* From node `first` on, which is one. */
+static hr_status split_nodes(hr_builder *b, const hr_target *target, packings *all, int first) {
+  hr_program *program = b->program;
   int count = program->node_count;
-  hr_builder b = {.program = program};
-  hr_node *nodes = program->nodes;
-  product p;
-  *out_changed = false;
-  for (int n = 0; target->split_bytes > 0 && n < count && b.status == HR_OK; ++n) {
-    bool is = find_product(&b, &nodes[n], &p);
-    if (is) {
-      divide_depth(&p, target->split_terms);
-      find_sums(&p);
-      is = is_worth(&p, target) && cut(&p, (double)target->split_bytes);
-    }
-    if (is && !*out_changed) { /* the nodes before stay */
-      *out_changed = true;
-      nodes = hr_arena_dup(&program->arena, nodes, (size_t)count * sizeof *nodes);
-      program->node_count = n;
-    }
-    if (nodes == NULL) {
-      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "split products: no memory for %d nodes", count);
-    }
-    b.origin = nodes[n].origin;
-    if (is) {
-      multiply(&b, &p);
-    } else if (*out_changed && !hr_program_append(program, &nodes[n])) {
-      return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "split products: no memory for %d nodes", count);
+  hr_node *nodes = hr_arena_dup(&program->arena, program->nodes + first, (size_t)(count - first) * sizeof *nodes);
+  if (nodes == NULL) {
+    return no_memory(count);
+  }
+  program->node_count = first;
+  for (int n = 0; n < count - first && b->status == HR_OK; ++n) {
+    product p;
+    b->origin = nodes[n].origin;
+    if (is_split(b, target, &nodes[n], &p)) {
+      multiply(b, all, &p);
+    } else if (b->status == HR_OK && !hr_program_append(program, &nodes[n])) {
+      return no_memory(count);
     }
   }
-  return b.status;
+  return b->status;
+}
+
+hr_status hr_split_products(hr_program *program, const hr_target *target, bool *out_changed) {
+  hr_builder b = {.program = program};
+  packings all = {0};
+  product p;
+  int first = 0, count = target->split_bytes > 0 ? program->node_count : 0;
+  while (first < count && b.status == HR_OK && !is_split(&b, target, &program->nodes[first], &p)) {
+    ++first;
+  }
+  *out_changed = first < count;
+  hr_status status = b.status == HR_OK && *out_changed ? split_nodes(&b, target, &all, first) : b.status;
+  hr_vector_fini(&all);
+  return status;
 }

@@ -115,6 +115,8 @@ HR_TEST(pieces) {
   }
 }
 
+static int part_buffers; /* of the last program below: those with the size of a matrix's parts */
+
 /* The products of parts in a program of matrices [2048, 2048], and the bytes of temporaries. */
 static int count_split(const char *nodes, int64_t split_bytes, size_t *out_bytes) {
   char text[1024];
@@ -130,6 +132,10 @@ static int count_split(const char *nodes, int64_t split_bytes, size_t *out_bytes
   HR_ASSERT_OK(hr_compile(&program, &target, &schedule));
   for (int i = 0; i < schedule.step_count; ++i) {
     count += schedule.steps[i].kind == HR_STEP_LIBRARY && schedule.steps[i].node->inputs[0].dtype == HR_DTYPE_BF16;
+  }
+  part_buffers = 0;
+  for (int b = 0; b < schedule.program.buffer_count; ++b) {
+    part_buffers += schedule.program.buffers[b].bytes == 2048 * 2048 * 12;
   }
   *out_bytes = schedule.arena_bytes;
   hr_schedule_fini(&schedule);
@@ -164,6 +170,23 @@ HR_TEST(pieces_take_turns_in_memory) {
   int count = count_split(nodes, (int64_t)limit, &bytes);
   HR_ASSERT(count >= 6);
   HR_ASSERT(bytes <= limit + matrix);
+}
+
+/* Of a factor that two products read, unless it has changed in between. */
+HR_TEST(parts_are_made_once) {
+  static const char *const between[] = {"", "%1:f32[2048,2048]{2048,1}+0 = exp(%1:f32[2048,2048]{2048,1}+0)\n",
+                                        "%0:f32[2048,2048]{2048,1}+0 = exp(%0:f32[2048,2048]{2048,1}+0)\n"};
+  size_t bytes[3];
+  for (int i = 0; i < 3; ++i) {
+    char nodes[1024];
+    snprintf(nodes, sizeof nodes,
+             "%%2:f32[2048,2048]{2048,1}+0 = matmul(%%0:f32[2048,2048]{2048,1}+0, %%1:f32[2048,2048]{2048,1}+0, _)\n"
+             "%s%%3:f32[2048,2048]{2048,1}+0 = matmul(%%0:f32[2048,2048]{2048,1}+0, "
+             "%%1:f32[2048,2048]{2048,1}+0, _)\n",
+             between[i]);
+    HR_ASSERT_EQ(count_split(nodes, INT64_MAX, &bytes[i]), 2);
+    HR_ASSERT_EQ(part_buffers, i == 0 ? 2 : 3);
+  }
 }
 
 HR_TEST(every_failing_allocation_is_an_error) {
