@@ -57,6 +57,14 @@ def test_cumulative_operations_of_nan_infinity_and_nothing():
     np.testing.assert_array_equal(np.asarray(jax.jit(jnp.cumsum)(turned)), np.cumsum(turned))
 
 
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu"])
+def test_cumulative_operations_of_floats_of_8_bits(dtype):
+    x = np.array([[1, 2, 4, 2, 0.5, 1]] * 2).astype(getattr(jnp, dtype))
+    found = np.asarray(jax.jit(lambda x: jax.lax.cumprod(x, 1))(x))
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found.astype(np.float32), np.cumprod(x.astype(np.float32), 1))
+
+
 def test_cumulative_operations_have_gradients():
     x = np.random.default_rng(1).normal(size=6).astype(np.float32)
     weights = np.arange(1, 7, dtype=np.float32)

@@ -92,6 +92,14 @@ def test_extremes_of_numbers(function, number, dtype):
         np.testing.assert_array_equal(np.signbit(got)[zeros], np.signbit(expected)[zeros])
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_angles_of_complex_numbers(dtype):
+    """-i log((x + i y) / sqrt(x x + y y))"""
+    y, x = np.array([[1 + 2.5j, -3 + 0.5j, 0, 1, 2.5], [2 - 1j, 0.5, 1j, 0, -3]], dtype)
+    wanted = -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    np.testing.assert_allclose(jax.lax.atan2(y, x), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_indices_outside():
     x, index = np.arange(12.0).reshape(4, 3), np.array([-5, -1, 0, 3, 4, 2**31 - 1, -(2**31)])
     inside = np.clip(np.where((index < 0) & (index >= -4), index + 4, index), 0, 3)

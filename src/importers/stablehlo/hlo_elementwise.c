@@ -95,6 +95,22 @@ void hr__hlo_lower_cbrt(hr__hlo *hlo) {
   }
 }
 
+/* -i log((x + i y) / sqrt(x x + y y)), as XLA has it. */
+static hr_value complex_angle(hr__hlo *hlo, hr_value y, hr_value x) {
+  hr_value turned = CALL(hlo, COMPLEX, CALL(hlo, NEGATIVE, CALL(hlo, IMAG, y)), CALL(hlo, REAL, y));
+  hr_value squares = CALL(hlo, ADD, CALL(hlo, MULTIPLY, x, x), CALL(hlo, MULTIPLY, y, y));
+  hr_value log = CALL(hlo, LOG, CALL(hlo, DIVIDE, CALL(hlo, ADD, x, turned), CALL(hlo, SQRT, squares)));
+  return CALL(hlo, COMPLEX, CALL(hlo, IMAG, log), CALL(hlo, NEGATIVE, CALL(hlo, REAL, log)));
+}
+
+void hr__hlo_lower_atan2(hr__hlo *hlo) {
+  if (!hr_dtype_is_complex(hr__hlo_result_type(hlo, 0).dtype)) {
+    hr__hlo_lower_binary(hlo);
+  } else if (hr__hlo_expect(hlo, 2, 1, 0)) {
+    hr__hlo_set(hlo, 0, complex_angle(hlo, hr__hlo_input(hlo, 0), hr__hlo_input(hlo, 1)));
+  }
+}
+
 /* Zeros and NaN stay as they are. */
 void hr__hlo_lower_sign(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, 1, 1, 0)) {

@@ -96,6 +96,8 @@ void hr__hlo_lower_tuple_element(hr__hlo *hlo) {
     HR__HLO_REFUSE(hlo, "a tuple that is no result of an operation tuple");
   } else if (index < 0 || index >= tuple->operand_count) {
     HR__HLO_WRONG(hlo, "element %lld of %d", (long long)index, tuple->operand_count);
+  } else if (hr__hlo_result_type(hlo, 0).code == HR__VHLO_TUPLE) {
+    hlo->op->results[0].op = tuple->operands[index]->op; /* which made it, and has its elements */
   } else {
     hr__hlo_set(hlo, 0, hr__hlo_value(hlo, tuple->operands[index]));
   }
@@ -374,15 +376,15 @@ static bool has_more_operands(const hr__hlo *hlo, const char *name) {
   return strncmp(name, "headrace.", 9) == 0 && hlo->op->operand_count > 1;
 }
 
-/* A composite without a row is its decomposition, as are those of floats of 8 bits, which no function computes with. */
+/* A composite without a row is its decomposition. Rows compute in f32 for floats of 8 bits. */
 void hr__hlo_lower_composite(hr__hlo *hlo) {
   const char *name = hr__hlo_text(hlo, "name");
   const named *row = find_name(name);
-  if (row == NULL || has_more_operands(hlo, name) || hr_dtype_is_float8(hr__hlo_input_type(hlo, 0).dtype)) {
+  if (row == NULL || has_more_operands(hlo, name)) {
     hr__hlo_call(hlo, "decomposition");
     return;
   }
-  hlo->function = row->function;
+  hlo->function = row->function, hlo->widens = true;
   row->lower(hlo);
 }
 
