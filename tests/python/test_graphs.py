@@ -68,6 +68,22 @@ def test_a_replay_fuses_with_its_neighbours(graph):
     assert (results == 5).all()
 
 
+def test_graphs_of_other_lengths_have_general_plans(graph):
+    """Each length is captured by itself; most of their programs are copies of the first few."""
+    before = torch.headrace.stats()
+    for length in range(70, 50, -1):
+        x = torch.arange(float(length), device=DEVICE)
+        with captured(graph):
+            y = (x[:, None] * torch.arange(5.0, device=DEVICE) + 1).sum(0)
+        for value in (1, 2):
+            x.fill_(value)
+            graph.replay()
+            assert y.tolist() == [length * (value * column + 1) for column in range(5)]
+        graph.reset()
+    after = torch.headrace.stats()
+    assert after["general_plans"] - before["general_plans"] > 10
+
+
 def test_a_training_step_with_its_backward_pass(graph):
     """The backward pass runs on a thread of autograd's and is captured all the same."""
     torch.manual_seed(0)
