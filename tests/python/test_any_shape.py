@@ -438,6 +438,32 @@ def test_training_with_packed_sequences():
     check_training(Tagger(), loss)
 
 
+@pytest.mark.skipif(not IS_HOST, reason="fills no memory of a GPU")
+def test_lengths_go_on_behind_errors():
+    """An index out of range, a tensor that is too large, other dims: the steps between them are those of the host."""
+    torch.manual_seed(5)
+    models = [Tagger()]
+    models.append(copy.deepcopy(models[0]).to(DEVICE))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.05) for model in models]
+    table = torch.ones(7, 8, device=DEVICE)
+    for step, length in enumerate(lengths(24, 40)):
+        for model, optimizer, device in zip(models, optimizers, ("cpu", DEVICE)):
+            optimizer.zero_grad()
+            model(floats(3, length, 8).to(device)).square().mean().backward()
+            optimizer.step()
+        if step % 3 == 0:
+            with pytest.raises(IndexError):
+                models[1](F.embedding(torch.arange(length + 7, device=DEVICE)[None], table)).sum().item()
+        elif step % 3 == 1:
+            with pytest.raises(RuntimeError, match="bytes"):
+                (models[1](floats(1, length, 8).to(DEVICE)).sum() + torch.ones(1 << 45, device=DEVICE)).sum().item()
+        else:
+            with pytest.raises(RuntimeError):
+                models[1](floats(1, length, 9).to(DEVICE))
+    for ours, expected in zip(models[1].parameters(), models[0].parameters()):
+        assert_summed(ours.detach().cpu(), expected.detach(), factor=20)
+
+
 class Detector(nn.Module):
     """Scores and boxes of a changing number of regions, and those that overlap no better one."""
 

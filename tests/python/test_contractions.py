@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from op_support import FLOATS, HALVES, INTEGERS, LAYOUTS, check, check_summed, numbers
-from support import DEVICE, assert_same
+from support import DEVICE, assert_same, assert_summed
 
 # ---- windows
 
@@ -328,3 +328,66 @@ def test_linear_of_shapes_that_do_not_fit_raises_what_torch_raises(device):
         with pytest.raises(RuntimeError) as raised, torch.no_grad():
             F.linear(*[t.to(device) for t in tensors])
         assert str(raised.value).split("(")[0] == str(expected.value).split("(")[0]
+
+
+# ---- products of groups of rows
+
+
+def grouped(x, matrices, counts):
+    ends = torch.tensor(counts, device=x.device).cumsum(0).int()
+    return F.grouped_mm(x, matrices, offs=ends)
+
+
+COUNTS = [[1], [2, 0, 3], [0, 0, 6, 0], [1, 1, 1, 1], [0, 7, 1], [40, 2]]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_grouped_products(dtype, turned):
+    """Both sizes of matrices: all products without a look at the ends, and torch's own loop over them."""
+    for counts in COUNTS:
+        for inner, columns in ((16, 8), (32, 64), (512, 1024)):
+            x = numbers((sum(counts), inner), dtype)
+            shape = (len(counts), columns, inner) if turned else (len(counts), inner, columns)
+            matrices = numbers(shape, dtype, low=-1, high=1)
+            check_summed(lambda x, m, c=counts: grouped(x, m.mT if turned else m, c), x, matrices)
+
+
+@pytest.mark.skipif(DEVICE.type != "headrace", reason="about this device")
+def test_small_grouped_products_do_not_wait():
+    torch.headrace.synchronize()
+    x, matrices = numbers((6, 16)).to(DEVICE), numbers((3, 16, 8)).to(DEVICE)
+    matrices[1] = math.nan  # no row's
+    counts = torch.tensor([4, 0, 1]).to(DEVICE)
+    before = torch.headrace.stats()["commits"]
+    made = F.grouped_mm(x, matrices, offs=counts.cumsum(0).int())
+    assert torch.headrace.stats()["commits"] == before
+    assert_summed(made[:4].cpu(), (x[:4] @ matrices[0]).cpu())
+    assert_summed(made[4:5].cpu(), (x[4:5] @ matrices[2]).cpu())
+
+
+def test_gradients_of_grouped_products():
+    found = []
+    for device in ("cpu", DEVICE):
+        x, matrices = (numbers(shape).to(device).requires_grad_() for shape in ((6, 16), (4, 16, 8)))
+        y = grouped(x, matrices, [2, 0, 3, 1])
+        (y * numbers((6, 8)).to(device)).sum().backward()
+        found.append([x.grad, matrices.grad])
+    for ours, expected in zip(found[1], found[0]):
+        assert_summed(ours.cpu(), expected)
+
+
+def test_grouped_products_refuse_what_the_cpu_refuses():
+    x, matrices, ends = numbers((6, 16)), numbers((2, 16, 8)), torch.tensor([2, 6], dtype=torch.int32)
+    wrong = [
+        (x[:, :12].contiguous(), matrices, ends),
+        (x, matrices, ends.long()),
+        (x, matrices, ends[:1]),
+        (x, matrices.to(torch.bfloat16), ends),
+        (x, matrices[:, :, :7].contiguous(), ends),
+    ]
+    for arguments in wrong:
+        with pytest.raises(Exception) as expected:
+            F.grouped_mm(arguments[0], arguments[1], offs=arguments[2])
+        with pytest.raises(type(expected.value)):
+            F.grouped_mm(*(t.to(DEVICE) for t in arguments[:2]), offs=arguments[2].to(DEVICE))
