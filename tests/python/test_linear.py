@@ -133,3 +133,36 @@ def test_transforms_and_checkpoints():
         )
     for mine, torchs in zip(*results, strict=True):
         assert_same(mine.detach(), torchs.detach(), rtol=1e-12, atol=1e-12)
+
+
+# ---- large products, which some GPUs make of parts
+
+LARGE = [(1024, 768, 2048), (1100, 1733, 2048), (1501, 512, 2048), (2048, 5025, 1024), (1024, 768, 5025)]
+
+
+def error_of(made, exact):
+    return ((made.double() - exact).norm() / exact.norm()).item()
+
+
+@pytest.mark.parametrize("sizes", LARGE, ids=str)
+def test_large_products_have_the_precision_of_f32(sizes):
+    rows, depth, columns = sizes
+    generator = torch.Generator().manual_seed(1)
+    x, w, bias = (torch.randn(s, generator=generator) for s in ((rows, depth), (columns, depth), (columns,)))
+    products = [
+        lambda x, w, bias: F.linear(x, w, bias),
+        lambda x, w, bias: torch.relu(x @ w.t()),
+        lambda x, w, bias: w @ x.t().contiguous(),
+        lambda x, w, bias: x.t().contiguous().t() @ w.t().contiguous(),
+    ]
+    for product in products:
+        assert error_of(product(*on_device([x, w, bias])).cpu(), product(x.double(), w.double(), bias.double())) < 2e-6
+
+
+def test_large_products_keep_infinities_and_nan():
+    generator = torch.Generator().manual_seed(1)
+    x, w = torch.randn(1024, 1024, generator=generator), torch.randn(1024, 2048, generator=generator)
+    x[5, 7], x[9, 3], x[20, 8], w[8, 100] = float("inf"), float("nan"), 0.0, float("-inf")
+    made, expected = (x.to(DEVICE) @ w.to(DEVICE)).cpu(), x @ w
+    for is_special in (torch.isnan, torch.isposinf, torch.isneginf):
+        assert torch.equal(is_special(made), is_special(expected))
