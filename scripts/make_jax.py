@@ -91,6 +91,8 @@ there. Two programs show more:
   stored in bytes.
 - **Quantized elements** of StableHLO, which JAX does not make, are integers. Operations compute with the numbers they
   stand for, and round the results. Regions of quantized elements are an error.
+- **`memory_analysis()`** counts arguments, results and donated memory. Temporaries share memory with those of other
+  programs, and are not counted.
 - **JAX's cache** of compiled programs (`jax_compilation_cache_dir`) keeps programs as they came. Headrace keeps kernels
   on disk by itself (`HEADRACE_CACHE`).
 - **Kinds of memory** (`memory_kind="pinned_host"`) of the host are those of JAX's CPU backend. All are the same memory.

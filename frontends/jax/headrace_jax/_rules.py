@@ -65,6 +65,25 @@ def _cumulative_rule(primitive, name, combine):
     return rule
 
 
+def _erf_rule(primitive):
+    """jaxlib expands erf for plug-ins, but not that of floats of 8 bits."""
+    import jax.numpy as jnp
+    from jax.interpreters import mlir
+
+    default = _private.default_rule(primitive)
+
+    def in_f32(x, **settings):
+        return primitive.bind(x.astype(jnp.float32), **settings).astype(x.dtype)
+
+    wide = mlir.lower_fun(in_f32, multiple_results=False)
+
+    def rule(context, x, **settings):
+        is_byte = context.avals_in[0].dtype.itemsize == 1
+        return (wide if is_byte or default is None else default)(context, x, **settings)
+
+    return rule
+
+
 THREEFRY = "headrace.threefry"
 
 
@@ -187,6 +206,7 @@ def register(platform):
         mlir.register_lowering(
             primitive, _cumulative_rule(primitive, name, combine), platform=platform, inline=False
         )
+    mlir.register_lowering(jax.lax.erf_p, _erf_rule(jax.lax.erf_p), platform=platform)
     primitive = jax.lax.linalg.lu_pivots_to_permutation_p
     mlir.register_lowering(primitive, _permutation_rule(primitive), platform=platform, inline=False)
     mlir.register_lowering(threefry2x32_p, _threefry_rule(threefry2x32_p), platform=platform, inline=False)

@@ -1,5 +1,7 @@
 """Values at the ends of their types: XLA's results, where others fail or have none."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,6 +92,14 @@ def test_extremes_of_numbers(function, number, dtype):
         got = np.asarray(got).astype(float)
         np.testing.assert_array_equal(got, expected)
         np.testing.assert_array_equal(np.signbit(got)[zeros], np.signbit(expected)[zeros])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.bfloat16, np.float32, np.float64])
+def test_erf(dtype):
+    x = np.array([-2, -0.5, 0, 0.25, 1], dtype)
+    wanted = np.array([math.erf(number) for number in x.astype(np.float64)]).astype(dtype)
+    np.testing.assert_allclose(np.asarray(jax.lax.erf(x)).astype(np.float64), wanted.astype(np.float64), rtol=1e-2)
+    assert jax.jit(jax.grad(lambda x: jax.lax.erf(x).sum()))(x).dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
