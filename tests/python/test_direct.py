@@ -204,6 +204,23 @@ def test_take_along_dim_is_torchs(sizes, picked, dim, strided):
         assert torch.equal(mine.cpu(), torchs)
 
 
+def test_places_are_wrapped_before_they_are_expanded():
+    """Operation by operation each result has memory: expanded places would take twice as much as what is picked."""
+    device, x = torch.headrace, floats(3, 65536)
+    places = torch.tensor([[1], [-3], [2], [1]], device=DEVICE)
+    device.set_mode("eager")
+    try:
+        device.synchronize()
+        device.reset_peak_memory_stats()
+        before = device.memory_allocated()
+        picked = torch.take_along_dim(x, places, 0)
+        device.synchronize()
+        assert device.max_memory_allocated() - before < 2 * picked.nbytes
+    finally:
+        device.set_mode("fuse")
+    assert torch.equal(picked.cpu(), x.cpu()[[1, 0, 2, 1]])
+
+
 def test_take_along_dim_of_other_arguments_is_torchs_composite():
     x, places = floats(3, 4, requires_grad=True), torch.tensor([[1], [-1], [0]], device=DEVICE)
     torch.take_along_dim(x, places, 1).sum().backward()

@@ -161,16 +161,16 @@ Tensor expand_beside(const Tensor &tensor, const Tensor &other, int64_t along) {
   return tensor.sizes().equals(wanted) ? tensor : view_expand(tensor, wanted);
 }
 
-// torch's composite dispatches five operators: both tensors are expanded, negative places wrapped in two steps.
+// torch's composite dispatches five operators: both tensors are expanded, negative places wrapped in two steps. Here
+// places are wrapped before they are expanded: one for a row of beams, not one for each of its elements.
 Tensor take_along_dim(c10::DispatchKeySet keys, const Tensor &self, const Tensor &indices, std::optional<int64_t> dim) {
   if (!dim.has_value() || !can_take(keys, self, indices))
     return at::native::take_along_dim(self, indices, dim);
   OnDevice chosen(self);
   at::AutoDispatchBelowADInplaceOrView below;
   int64_t along = at::maybe_wrap_dim(*dim, self.dim());
-  Tensor places = pointwise(Result::fresh(), HR_OP_REMAINDER, Rule::Number, expand_beside(indices, self, along),
-                            Scalar(self.size(along)));
-  return gather(Result::fresh(), expand_beside(self, indices, along), along, places);
+  Tensor places = pointwise(Result::fresh(), HR_OP_REMAINDER, Rule::Number, indices, Scalar(self.size(along)));
+  return gather(Result::fresh(), expand_beside(self, indices, along), along, expand_beside(places, self, along));
 }
 
 HEADRACE_KERNELS(aten, PrivateUse1, m) {
