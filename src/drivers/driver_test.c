@@ -1,4 +1,6 @@
 /* Tests particular to one driver. The duties of every driver are tested in tests/c/driver_conformance_test.c. */
+#include <string.h>
+
 #include "hr_test.h"
 
 #include "base/thread.h"
@@ -69,6 +71,50 @@ HR_TEST(an_interrupt_ends_a_long_kernel_early) {
   HR_ASSERT_OK(hr_cpu_driver.launch(impl, 1, &launch));
   HR_ASSERT_EQ(units_run, 64);
   (void)hr_thread_interrupt_set(before);
+  hr_thread_count_set(0);
+  hr_cpu_driver.close(impl);
+}
+
+/* A kernel of several units that counts the runs of each, and the threads that run it. */
+enum { UNITS_MAX = 4096, THREADS = 3 };
+typedef struct counted {
+  atomic_int runs[UNITS_MAX], ranges;
+} counted;
+static void run_counted(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end) {
+  (void)kernel, (void)pass;
+  counted *to = call->args[0];
+  atomic_fetch_add(&to->ranges, begin < end);
+  for (int64_t i = begin; i < end; ++i) {
+    atomic_fetch_add(&to->runs[i], 1);
+  }
+}
+
+HR_TEST(kernels_of_a_launch_share_the_threads) {
+  /* The second and the last kernel have work for all threads, whatever the others cost. */
+  enum { KERNELS = 6, SHARED = 1, OTHER = 5 };
+  static counted counts[KERNELS];
+  const hr_host_pass passes[KERNELS] = {{1, 1 << 20}, {UNITS_MAX, 64}, {7, 2}, {0, 1}, {3, 4}, {1000, 250}};
+  void *impl, *args[KERNELS];
+  hr_host_kernel kernels[KERNELS];
+  hr_host_launch launches[KERNELS];
+  for (int i = 0; i < KERNELS; ++i) {
+    args[i] = &counts[i];
+    kernels[i] = (hr_host_kernel){.name = "counted", .pass_count = 1, .passes = &passes[i], .run = run_counted};
+    launches[i] = (hr_host_launch){&kernels[i], {.args = &args[i]}};
+  }
+  HR_ASSERT_OK(hr_cpu_driver.open(0, &impl));
+  for (int threads = 1; threads <= THREADS; ++threads) {
+    memset(counts, 0, sizeof counts);
+    hr_thread_count_set(threads);
+    HR_ASSERT_OK(hr_cpu_driver.launch(impl, KERNELS, launches));
+    for (int i = 0; i < KERNELS; ++i) {
+      for (int64_t unit = 0; unit < passes[i].units; ++unit) {
+        HR_ASSERT_EQ(counts[i].runs[unit], 1);
+      }
+    }
+    HR_ASSERT_EQ(counts[SHARED].ranges, threads);
+    HR_ASSERT_EQ(counts[OTHER].ranges, threads);
+  }
   hr_thread_count_set(0);
   hr_cpu_driver.close(impl);
 }

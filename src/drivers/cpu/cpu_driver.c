@@ -242,6 +242,9 @@ typedef struct launch_work {
   const hr_host_launch *launches;
   void *const *scratch;
   int pass;
+  int64_t lots, single_lots; /* of the pass: of all kernels, and of those that are not shared */
+  /* Lots of a kernel of which all threads take the same share: estimates of costs leave out how long memory takes. */
+  int64_t shared_min;
   hr_thread_interrupt interrupt; /* of long launches, which then have parts of their results */
 } launch_work;
 
@@ -284,27 +287,41 @@ static int64_t lots_of(const hr_host_kernel *kernel, int pass) {
   return units <= 0 ? 0 : lots < 1 ? 1 : lots < (double)units ? (int64_t)lots : units;
 }
 
-/* Lots [begin, end) of all kernels, numbered consecutively. */
+/* The part of `count` that belongs to lots [0, at) of all `lots`. */
+static int64_t part_of(int64_t count, int64_t at, int64_t lots) {
+  return at < lots ? (int64_t)((double)count * (double)at / (double)lots) : count;
+}
+
+/* The work of lots [begin, end): a part of each shared kernel, and the same part of the lots of all other ones, which
+ * are numbered consecutively. */
 static void run_lots(void *arg, int64_t begin, int64_t end, int worker) {
   const launch_work *work = arg;
-  for (int i = 0; i < work->count && end > 0; ++i) {
+  int64_t first = part_of(work->single_lots, begin, work->lots), last = part_of(work->single_lots, end, work->lots);
+  for (int i = 0; i < work->count; ++i) {
     const hr_host_kernel *kernel = work->launches[i].kernel;
-    int64_t lots = lots_of(kernel, work->pass), from = begin > 0 ? begin : 0, to = end < lots ? end : lots;
+    int64_t lots = lots_of(kernel, work->pass), units = lots > 0 ? kernel->passes[work->pass].units : 0;
+    if (lots >= work->shared_min) {
+      run_range(work, &work->launches[i], part_of(units, begin, work->lots), part_of(units, end, work->lots), worker);
+      continue;
+    }
+    int64_t from = first > 0 ? first : 0, to = last < lots ? last : lots;
     if (from < to) {
-      int64_t units = kernel->passes[work->pass].units;
       run_range(work, &work->launches[i], units * from / lots, units * to / lots, worker);
     }
-    begin -= lots, end -= lots; /* of the next kernel */
+    first -= lots, last -= lots; /* of the next one */
   }
 }
 
 static void run_together(launch_work *work) {
+  work->shared_min = (int64_t)LOTS * hr_thread_count();
   for (work->pass = 0; work->pass < HR_HOST_KERNEL_PASS_MAX; ++work->pass) {
-    int64_t lots = 0;
+    work->lots = work->single_lots = 0;
     for (int i = 0; i < work->count; ++i) {
-      lots += lots_of(work->launches[i].kernel, work->pass);
+      int64_t lots = lots_of(work->launches[i].kernel, work->pass);
+      work->lots += lots;
+      work->single_lots += lots >= work->shared_min ? 0 : lots;
     }
-    hr_parallel_for(lots, LOTS, run_lots, work);
+    hr_parallel_for(work->lots, LOTS, run_lots, work);
   }
 }
 
