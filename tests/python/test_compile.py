@@ -330,6 +330,14 @@ def test_second_backward(device):
         torch.autograd.grad(run(x).sum(), x, create_graph=True)
 
 
+def test_batches_of_gradients_are_refused(device):
+    """They have no memory of their own, which a graph reads."""
+    x = torch.randn(4, device=device, requires_grad=True)
+    y = compiled(lambda x: (x * 2).sin())(x)
+    with pytest.raises(RuntimeError, match="vmap"):
+        torch.autograd.grad(y, x, torch.eye(4, device=device), is_grads_batched=True)
+
+
 def test_a_changed_input_or_result_is_noticed_by_backward(device):
     run = compiled(lambda x, w: (x * w).exp())
     for change_result in (False, True):

@@ -135,6 +135,19 @@ def test_transforms_and_checkpoints():
         assert_same(mine.detach(), torchs.detach(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
+def test_batches_of_gradients(shape):
+    """They have no memory of their own."""
+    host = given(shape)
+    results = []
+    for tensors in (on_device(host), host):
+        y = F.linear(*tensors)
+        batch = torch.eye(y.numel(), dtype=y.dtype, device=y.device).view(-1, *y.shape)
+        results.append(torch.autograd.grad(y, tensors, batch, is_grads_batched=True))
+    for mine, torchs in zip(*results, strict=True):
+        assert_same(mine, torchs, rtol=1e-12, atol=1e-12)
+
+
 # ---- large products, which some GPUs make of parts
 
 LARGE = [(1024, 768, 2048), (1100, 1733, 1024), (1501, 512, 1024), (1024, 5025, 1024), (1024, 768, 2501)]

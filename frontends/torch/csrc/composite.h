@@ -12,6 +12,14 @@ inline bool is_plain_call(c10::DispatchKeySet keys) {
   return (keys & c10::after_ADInplaceOrView_keyset).highestPriorityTypeId() == c10::DispatchKey::PrivateUse1;
 }
 
+// True if the tensor belongs to no subclass and no transform (vmap), whose tensors have no memory of their own.
+inline bool is_unwrapped(const Tensor &tensor) {
+  constexpr c10::DispatchKeySet wrappers({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                                          c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched,
+                                          c10::DispatchKey::FuncTorchGradWrapper});
+  return !tensor.key_set().has_any(wrappers);
+}
+
 // True if the tensor may have a forward gradient: its own, or a view that of its base.
 inline bool may_have_tangent(const torch::autograd::AutogradMeta *meta) {
   if (meta == nullptr || meta->fw_grad_ != nullptr || !meta->is_view_)

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "composite.h"
 #include "device.h"
 #include "node.h"
 #include "record.h"
@@ -530,9 +531,10 @@ struct GraphBackward final : torch::autograd::Node {
     released = true;
   }
 
-  // The gradient of an output in the captured form: zeros if there is none, a copy if its strides differ.
+  // The gradient of an output in the captured form: zeros if there is none, a copy if its strides differ. A batch of
+  // gradients (vmap) is refused by the copy.
   Tensor tangent(const Input &wanted, const Tensor &given) const {
-    if (given.defined() && wanted.fits(given))
+    if (given.defined() && is_unwrapped(given) && wanted.fits(given))
       return given;
     Tensor made = new_tensor(wanted.sizes, wanted.strides, wanted.type);
     return given.defined() ? made.copy_(given) : fill_with(made, 0);

@@ -3,7 +3,8 @@
 // torch composes it from a transposed view and a product, each with a dispatch, a tensor and an autograd node of its
 // own: most of a small layer's cost. The gradients here are the same records (two products and a sum) without the views
 // in between. Calls under a mode or a transform, on subclasses, and unusual ones (complex numbers, forward gradients)
-// go through torch's own linear. With create_graph=True the gradient is composed of torch's operators.
+// go through torch's own linear. With create_graph=True or batches of gradients, the gradient is composed of torch's
+// operators.
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
@@ -93,7 +94,7 @@ struct LinearBackward final : torch::autograd::Node {
     Tensor x = task_should_compute_output(1) ? input.unpack(getptr()) : Tensor();
     Tensor w = task_should_compute_output(0) ? weight.unpack(getptr()) : Tensor();
     OnDevice on(given[0]);
-    if (at::GradMode::is_enabled())
+    if (at::GradMode::is_enabled() || !is_unwrapped(given[0]))
       again(given[0], x, w, gradients);
     else
       once(given[0].dim() == 2 ? given[0] : given[0].contiguous(), x, w, gradients);
@@ -101,7 +102,7 @@ struct LinearBackward final : torch::autograd::Node {
   }
 
 private:
-  // With gradients of gradients recorded.
+  // With gradients of gradients recorded, or for many gradients at once (vmap).
   void again(const Tensor &given, const Tensor &x, const Tensor &w, torch::autograd::variable_list &gradients) {
     Tensor rows = given.reshape({-1, given.size(-1)});
     if (w.defined())

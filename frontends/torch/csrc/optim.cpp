@@ -23,6 +23,7 @@
 #include <memory>
 #include <vector>
 
+#include "composite.h"
 #include "extension.h"
 #include "kernels.h"
 
@@ -215,11 +216,8 @@ const Keys &own_keys() {
 
 // True if calls on the tensor reach only the device's own kernels.
 bool is_plain(const Tensor &tensor) {
-  constexpr c10::DispatchKeySet others({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
-                                        c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper,
-                                        c10::DispatchKey::Negative, c10::DispatchKey::Conjugate});
-  return tensor.defined() && tensor.layout() == c10::kStrided && !tensor.is_inference() &&
-         !tensor.key_set().has_any(others);
+  return tensor.defined() && tensor.layout() == c10::kStrided && !tensor.is_inference() && is_unwrapped(tensor) &&
+         !tensor.is_conj() && !tensor.is_neg();
 }
 
 bool are_ordinary(const Tensors &list, const Tensors &params) {
