@@ -86,8 +86,8 @@ there. Two programs show more:
 - **Zeros**: `max` and `min` of 0 and -0 give the second operand if neither is a constant. XLA gives 0 and -0.
 - **Convolutions** skip padding and the holes of a dilated input in every dtype: an infinite weight gives NaN only where
   it meets a 0 of the input. XLA's CPU backend does so for f64 and for transposed convolutions without groups.
-- **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`. On an H100 or
-  H200 large ones are made of [bf16 parts](gpu.md#requirements), with the precision of f32.
+- **Precision**: products of f32 are computed in f32 for each value of `jax.default_matmul_precision`. On an
+  H100 or H200 `HEADRACE_SPLIT_PRODUCTS=on` makes large ones of [bf16 parts](gpu.md#requirements).
 - **Dtypes**: all of JAX, with `JAX_ENABLE_X64=1` also f64, i64 and c128. Narrow floats and integers of 2 and 4 bits are
   stored in bytes.
 - **Quantized elements** of StableHLO, which JAX does not make, are integers. Operations compute with the numbers they

@@ -148,7 +148,7 @@ def test_batches_of_gradients(shape):
         assert_same(mine, torchs, rtol=1e-12, atol=1e-12)
 
 
-# ---- large products, which some GPUs make of parts
+# ---- large products, which some GPUs make of parts (HEADRACE_SPLIT_PRODUCTS=on)
 
 LARGE = [(1024, 768, 2048), (1100, 1733, 1024), (1501, 512, 1024), (1024, 5025, 1024), (1024, 768, 2501)]
 

@@ -1,7 +1,7 @@
 /* matmul.c: the cuBLASLt provider: batched matrix products in f32, f64, f16 and bf16 on NVIDIA GPUs.
  *
  * Narrow factors are multiplied exactly and summed in f32; f32 stays f32 unless HEADRACE_TF32=all. On Hopper large
- * products of f32 should come as products of parts (compiler/split_products.c). Bias is added by the library's
+ * products of f32 come as products of parts (compiler/split_products.c) on request. Bias is added by the library's
  * epilogue. Its other epilogues are not used: its GELU differs from ours in the last bits, and the result of its ReLU
  * for NaN is not documented.
  *
