@@ -102,6 +102,20 @@ def test_second_gradients_of_recurrent_networks(kind):
         assert_summed(actual, expected, kind, factor=20)
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_batches_of_gradients_of_recurrent_networks(kind):
+    """They have no memory of their own."""
+    results = []
+    for where in ("cpu", DEVICE):
+        network, h = recurrent(kind, where, torch.float64, bidirectional=True)
+        x = numbers((4, 3, 5), torch.float64).to(where).requires_grad_()
+        output, _ = network(x, start(kind, h))
+        batch = torch.eye(output.numel(), dtype=torch.float64, device=where)[::7].view(-1, *output.shape)
+        results.append(torch.autograd.grad(output, [x, *network.parameters()], batch, is_grads_batched=True))
+    for expected, actual in zip(*results):
+        assert_summed(actual, expected, kind, factor=20)
+
+
 def test_unusual_recurrent_networks():
     """Cases left to torch's own layers: projections, no batch, transforms, autocast, packed sequences of plain cells;
     and their errors."""

@@ -8,8 +8,8 @@
 // Packed sequences run in the padded form, if that is not much more work (packed.h). Steps behind the end of a sequence
 // have gates that keep an LSTM's cell, and gradients of 0.
 //
-// Unusual cases (projections, autocast, transforms) go through torch's own layers. With create_graph=True the gradient
-// is that of torch's cells.
+// Unusual cases (projections, autocast, transforms) go through torch's own layers. With create_graph=True or batches of
+// gradients, the gradient is that of torch's cells.
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_thnn_fused_gru_cell.h>
@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "composite.h"
 #include "kernels.h"
 #include "packed.h"
 #include "registration.h"
@@ -258,7 +259,8 @@ struct Sequence : torch::autograd::Function<Sequence> {
     if (std::none_of(by.begin(), by.end(), [](const Tensor &grad) { return grad.defined(); }))
       return result;
     OnDevice on(layer.weight);
-    if (at::GradMode::is_enabled()) {
+    bool is_batch = std::any_of(by.begin(), by.end(), [](const Tensor &x) { return x.defined() && !is_unwrapped(x); });
+    if (at::GradMode::is_enabled() || is_batch) {
       variable_list found = recorded_gradients(layer, by);
       std::copy(found.begin(), found.end(), result.begin());
       return result;
