@@ -390,6 +390,45 @@ def test_generation(name, how, monkeypatch):
         assert torch.equal(*found)
 
 
+# Sliding windows, states instead of a cache, an encoder, experts, biases of distance: a config and a model each.
+FAMILIES = {
+    "mistral": ("MistralConfig", "MistralForCausalLM", {"sliding_window": 8}),
+    "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM", {"sliding_window": 8, "head_dim": 8}),
+    "mixtral": ("MixtralConfig", "MixtralForCausalLM", {"num_local_experts": 4}),
+    "mamba": ("MambaConfig", "MambaForCausalLM", {"state_size": 8}),
+    "bloom": ("BloomConfig", "BloomForCausalLM", {"n_layer": 2, "n_head": 4}),
+    "t5": ("T5Config", "T5ForConditionalGeneration", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2}),
+}
+
+
+def model_of_family(name: str, transformers) -> nn.Module:
+    kind, model, options = FAMILIES[name]
+    options = options | dict(vocab_size=97, bos_token_id=1, eos_token_id=96, pad_token_id=0, num_hidden_layers=2)
+    options |= {"num_heads": 4, "decoder_start_token_id": 0} if name == "t5" else {"hidden_size": 32}
+    if name not in ("t5", "bloom", "mamba"):
+        options |= dict(intermediate_size=64, num_attention_heads=4, num_key_value_heads=2)
+    torch.manual_seed(0)
+    return getattr(transformers, model)(getattr(transformers, kind)(**options)).eval()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_generation_by_families_of_models(name):
+    """Several prompts at once, with padding at the left."""
+    transformers = pytest.importorskip("transformers")
+    host = model_of_family(name, transformers)
+    there = copy.deepcopy(host).to(DEVICE)
+    for length, options in ((9, {}), (4, {"num_beams": 3}), (13, {}), (6, {"use_cache": False})):
+        tokens = torch.randint(2, 96, (3, length), generator=torch.Generator().manual_seed(length))
+        mask = torch.ones_like(tokens)
+        mask[1, : length // 2], mask[2, :1] = 0, 0
+        tokens = tokens.masked_fill(mask == 0, 0)
+        found = [
+            model.generate(tokens.to(model.device), attention_mask=mask.to(model.device), max_new_tokens=10, **options)
+            for model in (host, there)
+        ]
+        assert torch.equal(found[0], found[1].cpu())
+
+
 def trained(model: nn.Module, loss, device) -> list[torch.Tensor]:
     """The parameters after a step for each length."""
     model = copy.deepcopy(model).to(device)
