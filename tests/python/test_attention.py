@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 import torch.nn.functional as F
-from op_support import FLOATS, HALVES, LAYOUTS, check_summed, numbers
+from op_support import FLOATS, HALVES, LAYOUTS, check_summed, flatten, numbers
 from support import DEVICE, assert_same, synchronize
 
 
@@ -181,3 +181,32 @@ def test_attention_keeps_no_scores():
     synchronize()
     assert torch.headrace.max_memory_reserved() - before < 128 << 20
     assert q.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("masked", ["no", "alike", "own"])
+def test_attention_of_many_examples(masked):
+    """torch.func.vmap, also of gradients and over one operand alone."""
+    parts = [numbers((3, 2, 2, 5, 4), seed=seed) for seed in range(3)]
+    mask = numbers((3, 1, 1, 5, 5), seed=4) > -0.5
+    mask[..., 0] = True
+    masks = {"no": None, "alike": mask[0, 0, 0], "own": mask}[masked]
+
+    def loss(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, mask).square().sum()
+
+    for function, dims in ((loss, (0, 0, 0)), (torch.func.grad(loss, (0, 1, 2)), (0, 0, 0)), (loss, (None, 1, None))):
+        batched = torch.func.vmap(function, (*dims, 0 if masked == "own" else None), randomness="same")
+        results = []
+        for where in (DEVICE, "cpu"):
+            given = [
+                part if dim == 0 else part[0] if dim is None else part.transpose(0, 1)
+                for part, dim in zip(parts, dims, strict=True)
+            ]
+            given = [part.to(where) for part in given]
+            results.append(flatten(batched(*given, None if masks is None else masks.to(where))))
+        for mine, torchs in zip(*results, strict=True):
+            assert_same(mine, torchs, rtol=1e-5, atol=1e-5)
+    with pytest.raises(RuntimeError, match="dropout"):
+        torch.func.vmap(lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5), randomness="different")(
+            parts[0].to(DEVICE)
+        )

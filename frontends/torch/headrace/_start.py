@@ -80,6 +80,29 @@ def _compile_by_our_backend():
     wrapper.__init__ = begin
 
 
+def _attention_of_many(
+    info, dims, query, key, value, bias=None, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None
+):
+    """torch.func.vmap of attention: the examples are a part of its batch."""
+    if dropout_p > 0:
+        raise RuntimeError("headrace: attention has no dropout under torch.func.vmap; set dropout_p to 0")
+
+    def examples(tensor, dim):
+        return tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+    query, key, value = (examples(*one) for one in zip((query, key, value), dims[:3], strict=True))
+    count = query.shape[:2]
+    if bias is not None:
+        bias = examples(bias, dims[3])
+        bias = bias.reshape(count[0], *[1] * (5 - bias.dim()), *bias.shape[1:])
+        bias = bias.expand(*query.shape[:4], key.shape[3]).flatten(0, 1)
+    parts = (tensor.flatten(0, 1) for tensor in (query, key, value))
+    run = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    out, logsumexp, *others = run(*parts, bias, dropout_p, is_causal, return_debug_mask, scale=scale)
+    results = (out.unflatten(0, count), logsumexp.unflatten(0, count), *others)
+    return results, (0, 0, *[None] * len(others))
+
+
 def _finish():
     """Waits for the device before the interpreter ends, without holding the interpreter's lock.
 
@@ -104,6 +127,7 @@ def _start():
     _choose_as_for_the_host()
     optim.register(_C.adam, _C.step_adam, _C.forget_gradients)
     _nvtx.register()
+    torch.library.register_vmap("aten::_scaled_dot_product_fused_attention_overrideable", _attention_of_many)
     if not _autoload.drives_a_gpu(torch) or chosen.startswith("cuda"):
         torch._C._set_multithreading_enabled(False)  # see docs/decisions.md: backward passes run on the calling thread
     atexit.register(_finish)
