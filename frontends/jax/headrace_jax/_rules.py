@@ -5,6 +5,7 @@
 - Tridiagonal systems are LAPACK's gtsv. With perturbed pivots they are a scan over the rows.
 - The rows' order after the exchanges of an LU factorisation is the composite "headrace.lu_permutation" with the
   attribute `rows`. JAX's own rule is a loop over the exchanges.
+- erf of floats of 8 bits is that of f32.
 - Functions with a partitioning of their own (custom_partitioning) are the function itself: each device has whole
   tensors.
 - Cumulative operations are composites: "headrace.cumulative_sum" and so on, with the attributes `axis` and `reverse`.

@@ -110,6 +110,15 @@ def test_angles_of_complex_numbers(dtype):
     np.testing.assert_allclose(jax.lax.atan2(y, x), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_complex_numbers_are_clamped_by_their_real_parts():
+    """XLA's results: a number whose real part is that of `least` becomes `least`."""
+    x = np.array([1 + 5j, 2 - 1j, 2 + 1j, 3, -4 + 2j, 2 + 0.5j], np.complex64)
+    wanted = [2 - 0.5j, 2 - 0.5j, 2 - 0.5j, 2 + 0.75j, 2 - 0.5j, 2 - 0.5j]
+    for least, most in ((2 - 0.5j, 2 + 0.75j), (np.full(6, 2 - 0.5j), np.full(6, 2 + 0.75j))):
+        got = jax.jit(jax.lax.clamp)(np.asarray(least, np.complex64), x, np.asarray(most, np.complex64))
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_indices_outside():
     x, index = np.arange(12.0).reshape(4, 3), np.array([-5, -1, 0, 3, 4, 2**31 - 1, -(2**31)])
     inside = np.clip(np.where((index < 0) & (index >= -4), index + 4, index), 0, 3)

@@ -250,11 +250,23 @@ void hr__hlo_lower_select(hr__hlo *hlo) {
   }
 }
 
-/* The smaller one of `most` and the larger one of `least` and x: NaN of any of them stays. */
+/* x if the comparison of its real part with that of y is true, else y. */
+static hr_value by_real_parts(hr__hlo *hlo, hr_functional compare, hr_value x, hr_value y) {
+  hr_value is_better = hr_graph_add(hlo->graph, compare, IN(CALL(hlo, REAL, x), CALL(hlo, REAL, y)), PLAIN);
+  return CALL(hlo, WHERE, is_better, x, y);
+}
+
+/* The smaller one of `most` and the larger one of `least` and x: NaN of any of them stays. The bound of a complex
+ * number depends on the real parts, as in XLA. */
 void hr__hlo_lower_clamp(hr__hlo *hlo) {
   if (hr__hlo_expect(hlo, 3, 1, 0)) {
     hr_value least = hr__hlo_input(hlo, 0), x = hr__hlo_input(hlo, 1), most = hr__hlo_input(hlo, 2);
-    hr__hlo_set(hlo, 0, CALL(hlo, MINIMUM, CALL(hlo, MAXIMUM, x, least), most));
+    if (hr_dtype_is_complex(hr__hlo_result_type(hlo, 0).dtype)) {
+      x = by_real_parts(hlo, HR_FUNCTIONAL_GREATER_EQUAL, least, x);
+      hr__hlo_set(hlo, 0, by_real_parts(hlo, HR_FUNCTIONAL_LESS_EQUAL, x, most));
+    } else {
+      hr__hlo_set(hlo, 0, CALL(hlo, MINIMUM, CALL(hlo, MAXIMUM, x, least), most));
+    }
   }
 }
 
