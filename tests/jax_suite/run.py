@@ -7,7 +7,8 @@ are not here. Results are kept in --results, a JSON file for each file and platf
 again, so that an interrupted run goes on. The rate is the share of the cases that pass on the CPU backend.
 
 --again runs files on Headrace that have results, --failed their failed cases alone. --more goes on with files that were
-cut by --seconds. --errors counts the first lines of failures, --cases lists failed cases. --table writes docs/jax-tests.md from all results.
+cut by --seconds. --errors counts the first lines of failures, --cases lists failed cases. --table writes
+docs/jax-tests.md from all results.
 
 The exit status is 1 if a case fails that passes on the CPU backend and that expected_failures.txt does not have, or if
 one of these passes. --write writes that file. --sample runs a fixed part of some files, without the CPU backend.
