@@ -86,8 +86,16 @@ static hr_packed_program *pack_declined(const hr_schedule *schedule) {
   return hr_program_pack(&nodes, NULL);
 }
 
+static size_t count_kernels(const hr_schedule *schedule) {
+  size_t count = 0;
+  for (int i = 0; i < schedule->step_count; ++i) {
+    count += schedule->steps[i].kind == HR_STEP_KERNEL;
+  }
+  return count;
+}
+
 static bool retain_kernels(hr_packed_schedule *packed, const hr_schedule *schedule, hr_cached_kernel *const *kernels) {
-  packed->kernels = hr_malloc(((size_t)schedule->step_count + 1) * sizeof *packed->kernels);
+  packed->kernels = hr_malloc((count_kernels(schedule) + 1) * sizeof *packed->kernels);
   for (int i = 0; packed->kernels != NULL && i < schedule->step_count; ++i) {
     if (schedule->steps[i].kind == HR_STEP_KERNEL) {
       packed->kernels[packed->kernel_count++] = kernels[i];
@@ -125,7 +133,7 @@ bool hr__packed_schedule_make(const hr_schedule *schedule, const hr_index_source
     return false;
   }
   packed.footprint = 2 * sizeof *packed.program + packed.program->byte_count + packed.declined->byte_count + bytes +
-                     (size_t)schedule->step_count * sizeof *packed.kernels;
+                     (size_t)packed.kernel_count * sizeof *packed.kernels;
   *out_packed = packed;
   return true;
 }

@@ -111,13 +111,9 @@ static hr_status make(const hr_program *program, const hr_node *node, hr__onednn
     hr__pipe_release(prepared);
     return status;
   }
-  size_t bytes = offsetof(hr_prepared, steps) + (size_t)prepared->step_count * sizeof *prepared->steps;
-  *out_prepared = hr_realloc(prepared, bytes);
-  if (*out_prepared == NULL) {
-    hr__pipe_release(prepared);
-    return hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "oneDNN: no memory for %zu bytes", bytes);
-  }
-  return HR_OK;
+  *out_prepared = hr__pipe_finish(prepared);
+  return *out_prepared != NULL ? HR_OK
+                               : hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "oneDNN: no memory for a prepared call");
 }
 
 /* The library's name of what runs the node; NULL: nothing, or it is unknown. */

@@ -9,6 +9,7 @@
 #include "core/ir/dtype.h"
 
 enum { ALIGNMENT = 64 };
+enum { MEMORY_BYTES = 840 };               /* of the library's object */
 static const int64_t COPY_GRAIN = 1 << 16; /* bytes */
 
 int hr__dnnl_dtype(hr_dtype dtype) {
@@ -47,6 +48,26 @@ hr_prepared *hr__pipe_create(int64_t flops, bool other_threads, const hr__dnnl_k
   return pipe;
 }
 
+static void free_descs(hr_prepared *pipe) {
+  for (int i = 0; i < pipe->desc_count; ++i) {
+    hr__dnnl()->memory_desc_destroy(pipe->descs[i]);
+  }
+  pipe->desc_count = 0;
+}
+
+static size_t block_bytes(const hr_prepared *pipe) {
+  return offsetof(hr_prepared, steps) + (size_t)pipe->step_count * sizeof *pipe->steps;
+}
+
+hr_prepared *hr__pipe_finish(hr_prepared *pipe) {
+  free_descs(pipe);
+  hr_prepared *finished = hr_realloc(pipe, block_bytes(pipe));
+  if (finished == NULL) {
+    hr__pipe_release(pipe);
+  }
+  return finished;
+}
+
 void hr__pipe_release(hr_prepared *pipe) {
   if (pipe == NULL) {
     return;
@@ -58,9 +79,7 @@ void hr__pipe_release(hr_prepared *pipe) {
   for (int i = 0; i < pipe->memory_count; ++i) {
     hr__dnnl()->memory_destroy(pipe->memories[i].memory);
   }
-  for (int i = 0; i < pipe->desc_count; ++i) {
-    hr__dnnl()->memory_desc_destroy(pipe->descs[i]);
-  }
+  free_descs(pipe);
   if (pipe->stream != NULL) {
     hr__dnnl()->stream_destroy(pipe->stream);
   }
@@ -69,7 +88,7 @@ void hr__pipe_release(hr_prepared *pipe) {
 }
 
 size_t hr__pipe_footprint(const hr_prepared *pipe) {
-  size_t bytes = offsetof(hr_prepared, steps) + (size_t)pipe->step_count * sizeof *pipe->steps;
+  size_t bytes = block_bytes(pipe) + (size_t)pipe->memory_count * MEMORY_BYTES;
   for (int i = 0; i < pipe->step_count; ++i) {
     bytes += pipe->steps[i].shared != NULL ? hr__dnnl_primitive_footprint(pipe->steps[i].shared) : 0;
   }
@@ -243,8 +262,10 @@ void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, 
   }
   if (pipe->status == HR_OK) {
     dnnl_const_memory_desc scratchpad = hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
-    step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
-    step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
+    if (hr__dnnl()->memory_desc_get_size(scratchpad) > 0) {
+      step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
+      step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
+    }
     hr__pipe_check(pipe, hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
   }
   if (pipe->status == HR_OK && !pipe->is_probe) {

@@ -86,13 +86,13 @@ struct hr_prepared {
   size_t workspace_bytes;
   pipe_cached kept;
   int desc_count;
-  dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
   hr_status status;                /* the first error of building; later calls do nothing */
   const char *kernel;              /* oneDNN's name of the implementation of the last primitive */
   bool is_probe;                   /* nothing will run: primitives need not be created */
   const hr__dnnl_key *key;         /* of the node, while it is prepared */
   hr_late late;                    /* makes the primitives of a first run */
-  pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe has only the steps in use */
+  pipe_step steps[PIPE_STEPS_MAX]; /* a finished pipe has only the steps in use, and no layouts */
+  dnnl_memory_desc descs[PIPE_MEMORIES_MAX];
 };
 
 /* `flops`: operations of the node. `other_threads`: one thread instead of all, or all instead of one; not if that can't
@@ -100,6 +100,8 @@ struct hr_prepared {
 hr_prepared *hr__pipe_create(int64_t flops, bool other_threads, const hr__dnnl_key *key);
 /* Reports that the node does not have the requested algorithm. */
 void hr__pipe_refuse(hr_prepared *pipe);
+/* The finished pipe in a block of its size, without what only building needs; NULL, without memory: it is released. */
+hr_prepared *hr__pipe_finish(hr_prepared *pipe);
 void hr__pipe_release(hr_prepared *pipe);
 size_t hr__pipe_footprint(const hr_prepared *pipe); /* bytes of host memory of a finished one, about */
 /* Makes the primitives that a run without cached weights needs, as far as there is memory; a run repeats the rest. */
@@ -110,7 +112,7 @@ hr_status hr__pipe_run(hr_prepared *pipe, void *const *args, void *workspace, vo
 
 /* Building. Errors stick in pipe->status. */
 
-/* A layout with the given strides; the pipe owns it. */
+/* A layout with the given strides; the pipe owns it until it is finished. */
 dnnl_memory_desc hr__pipe_desc(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims,
                                const int64_t *strides);
 dnnl_memory_desc hr__pipe_desc_any(hr_prepared *pipe, hr_dtype dtype, int rank, const int64_t *dims);
@@ -132,8 +134,8 @@ int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const
 /* Adds a reorder step. */
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
                       dnnl_const_memory_desc to);
-/* Adds the primitive of `desc` (consumed) with its scratchpad; args are (DNNL_ARG, memory) pairs, memory -1 is left
- * out. */
+/* Adds the primitive of `desc` (consumed) with its scratchpad, if it has one; args are (DNNL_ARG, memory) pairs, memory
+ * -1 is left out. */
 void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
 /* Sets when the step added last runs. */

@@ -2,10 +2,22 @@
  */
 #include "providers/onednn/shared_primitives.h"
 
+#include <string.h>
+
 #include "base/allocator.h"
 
 enum { PROOFS_MIN = 2 };
-enum { PRIMITIVE_BYTES = 96 << 10 }; /* a product's, with its descriptor and code: version 3.2 for AVX-512 */
+
+/* Bytes that a primitive takes with its descriptor and code, by the begin of the implementation's name: measured with
+ * version 3.2 for AVX-512. The first that fits counts. */
+static const struct {
+  const char *name;
+  size_t bytes;
+} sizes[] = {{"jit:uni", 18 << 10}, /* a reorder */
+             {"brgconv_strided", 84 << 10},
+             {"brgconv", 48 << 10},
+             {"brg", 120 << 10}, /* a product */
+             {"", 40 << 10}};
 
 struct hr__dnnl_primitive {
   int reference_count; /* with the list's mutex */
@@ -73,9 +85,21 @@ void hr__dnnl_primitive_release(hr__dnnl_primitive *p) {
   }
 }
 
+static size_t bytes_of(dnnl_const_primitive_desc desc) {
+  const char *name = NULL;
+  int i = 0;
+  if (hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &name) != DNNL_SUCCESS) {
+    name = "";
+  }
+  while (strncmp(name, sizes[i].name, strlen(sizes[i].name)) != 0) {
+    ++i;
+  }
+  return sizes[i].bytes;
+}
+
 size_t hr__dnnl_primitive_footprint(hr__dnnl_primitive *p) {
   hr_mutex_lock(&primitives()->mutex);
-  size_t bytes = PRIMITIVE_BYTES / (size_t)p->reference_count;
+  size_t bytes = bytes_of(p->desc) / (size_t)p->reference_count;
   hr_mutex_unlock(&primitives()->mutex);
   return bytes;
 }
