@@ -22,9 +22,6 @@
 #include "base/allocator.h"
 #include "compiler/compile.h"
 
-/* Rows that a new room has beyond twice those in use, if they are small. */
-enum { SPARE_ROWS = 64, SPARE_BYTES = 1 << 16 };
-
 /* A buffer as [outer, rows, inner], with room for so many rows. */
 typedef struct shape {
   int64_t outer, rows, inner, room;
@@ -142,14 +139,13 @@ static bool is_whole(const hr_program *program, const hr_operand *x) {
   return x->offset == 0 && count > 0 && (size_t)count * hr_dtype_size(x->dtype) == program->buffers[x->index].bytes;
 }
 
-/* The result of a cat as rows along its dim, with room for twice as many. */
-static shape shape_of(const hr_operand *x, int dim) {
+/* The result of a cat as rows along its dim, with the room that it is offered. */
+static shape shape_of(const hr_program *program, const hr_operand *x, int dim) {
   shape s = {.outer = 1, .rows = x->dims[dim], .inner = 1, .element_bytes = hr_dtype_size(x->dtype)};
   for (int d = 0; d < x->rank; ++d) {
     *(d < dim ? &s.outer : &s.inner) *= d == dim ? 1 : x->dims[d];
   }
-  int64_t of_row = s.outer * s.inner * (int64_t)s.element_bytes, spare = SPARE_BYTES / of_row;
-  s.room = 2 * s.rows + (spare < SPARE_ROWS ? spare : SPARE_ROWS);
+  s.room = (int64_t)program->buffers[x->index].offered_room / (s.outer * s.inner * (int64_t)s.element_bytes);
   return s;
 }
 
@@ -183,9 +179,9 @@ static void decide(const pass *p, int n) {
     return;
   }
   room *r = &p->rooms[to->index];
-  shape s = shape_of(to, (int)node->ints[0]);
+  shape s = shape_of(program, to, (int)node->ints[0]);
   bool extends = can_extend(p, n, &s), fits = s.outer == 1 || word_of(&s) != 0;
-  if (!fits || (!extends && result->is_dead)) {
+  if (!fits || (!extends && (result->is_dead || s.room < s.rows))) {
     return;
   }
   s.room = extends && s.outer > 1 ? p->rooms[from->index].shape.room : s.room;

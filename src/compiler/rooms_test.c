@@ -6,13 +6,24 @@
 
 #include "compiler/compile.h"
 
-enum { OUTER = 3, ROWS = 5, INNER = 4, ROOM = 9, OLD = OUTER * ROWS * INNER, NEW = OUTER * (ROWS + 1) * INNER };
+enum {
+  OUTER = 3,
+  ROWS = 5,
+  INNER = 4,
+  ROOM = 9,
+  OFFERED = 20,
+  OLD = OUTER * ROWS * INNER,
+  NEW = OUTER * (ROWS + 1) * INNER
+};
 static const hr_rows_layout rows_of_f32 = {4, OUTER, INNER};
 
 static hr_program parse(const char *text, hr_growth growth, bool has_room) {
   hr_program program;
   HR_ASSERT_OK(hr_program_parse(text, &program));
   program.buffers[0].growth = growth;
+  for (int b = 2; b < program.buffer_count; ++b) {
+    program.buffers[b].offered_room = OUTER * OFFERED * INNER * sizeof(float);
+  }
   if (has_room) {
     program.buffers[0].rows = hr_rows_pack(&rows_of_f32);
     program.buffers[0].room = OUTER * ROOM * INNER * sizeof(float);
@@ -44,7 +55,7 @@ HR_TEST(words_hold_rows) {
 
 /* The program's result %3, for %0 counting from 0 on and %1 from 1000 on. %2 is in `memory`, or in its own. */
 static void evaluate(const hr_program *program, bool is_in_place, float *out) {
-  float old[OUTER * ROOM * INNER] = {0}, row[OUTER * INNER], made[OUTER * 3 * (2 * (ROWS + 1) + 64) * INNER] = {0};
+  float old[OUTER * ROOM * INNER] = {0}, row[OUTER * INNER], made[OUTER * OFFERED * INNER] = {0};
   int64_t pitch = program->buffers[0].rows != 0 ? ROOM * INNER : ROWS * INNER;
   for (int i = 0; i < OLD; ++i) {
     old[i / (ROWS * INNER) * pitch + i % (ROWS * INNER)] = (float)i;
@@ -80,7 +91,7 @@ HR_TEST(a_result_gets_room) {
     hr_program program = parse(plain, HR_GROWTH_NEW, has_room != 0);
     HR_ASSERT_OK(hr_rooms(&program));
     const hr_program_buffer *result = &program.buffers[2];
-    HR_ASSERT_EQ(result->room, OUTER * (2 * (ROWS + 1) + 64) * INNER * sizeof(float));
+    HR_ASSERT_EQ(result->room, OUTER * OFFERED * INNER * sizeof(float));
     HR_ASSERT_EQ(result->bytes, result->room);
     HR_ASSERT_EQ(result->rows, hr_rows_pack(&rows_of_f32));
     HR_ASSERT(result->takes == 0 && result->is_fresh && !result->is_free);

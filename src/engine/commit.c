@@ -741,8 +741,8 @@ static hr_status find_key(const hr_stream *stream, hr_trace *trace, hr_key *out_
   bool frees = stream->frees_live && hr_stream_mode(stream) == HR_MODE_FUSE && !trace->is_plain;
   HR_RETURN_IF_ERROR(hr__trace_key(trace, frees, out_key));
   hr_vector_clear(&trace->cats);
-  if (frees && stream->device->properties.is_host) {
-    hr__growth_find(trace, stream->is_tight);
+  if (frees && stream->device->properties.is_host && hr__growth_find(trace, stream->is_tight)) {
+    out_key->layouts = trace->layouts.data;
   }
   return HR_OK;
 }

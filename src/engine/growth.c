@@ -1,8 +1,11 @@
 #include "engine/growth.h"
 
+/* Rows that a new room has at least beyond twice those in use, if they are small. */
+enum { SPARE_ROWS = 64, SPARE_BYTES = 1 << 16 };
+
 typedef struct search {
   hr_trace *trace;
-  bool is_tight;
+  bool is_tight, has_room;
 } search;
 
 /* The result as rows along the cat's dim. */
@@ -61,20 +64,33 @@ static bool may_have_pitch(const hr_cat_record *cat) {
   return others <= 1 && cat->to_dims[cat->dim] == cat->from_dims[cat->dim] + 1;
 }
 
-/* The permission of a cat, by the state and the room of its first piece. */
-static hr_growth permission(const search *s, const hr_cat_record *cat) {
+/* The bytes of a new room. Its rows are a multiple of the spare ones: caches of many lengths then have the same pitch,
+ * and share programs. */
+static uint64_t new_room(const rows *r) {
+  int64_t of_row = r->of_outer * r->outer, spare = SPARE_BYTES / of_row, count = 2 * r->count;
+  spare = spare < SPARE_ROWS ? spare : SPARE_ROWS;
+  count = spare > 0 ? (count + 2 * spare - 1) / spare * spare : count;
+  return (uint64_t)(count * of_row);
+}
+
+/* The permission of a cat, by the state and the room of its first piece, and the bytes of room that it may give. */
+static hr_growth permission(const search *s, const hr_cat_record *cat, uint64_t *out_room) {
   const hr_buffer *from = s->trace->buffers.data[cat->buffers.from];
   hr_growth_state state = state_of(from);
   uint64_t layout = hr__buffer_layout(from);
   rows r = rows_of(cat);
+  *out_room = 0;
   if (r.outer > 1 && (r.layout == 0 || !may_have_pitch(cat))) {
     return HR_GROWTH_NONE;
   }
   if (state == HR_GROWN && layout == r.layout && (uint64_t)(r.count * r.of_outer * r.outer) <= capacity_of(from)) {
+    *out_room = r.outer > 1 ? capacity_of(from) : 0; /* without a pitch the key does not depend on it */
     return HR_GROWTH_IN_PLACE;
   }
   bool may = (state == HR_GROWN || state == HR_GROWN_CANDIDATE) && (layout == 0 || layout == r.layout);
-  return may && !s->is_tight ? HR_GROWTH_NEW : HR_GROWTH_NONE;
+  may = may && !s->is_tight;
+  *out_room = may ? new_room(&r) : 0;
+  return may ? HR_GROWTH_NEW : HR_GROWTH_NONE;
 }
 
 /* Two cats of one buffer get the lesser permission: the program is told of the buffer, not of each cat. */
@@ -83,7 +99,10 @@ static void find_cat(void *arg, const hr_cat_record *cat) {
   if (!is_considered(s->trace, cat) || !hr_vector_push(&s->trace->cats, cat->buffers)) {
     return;
   }
-  uint64_t *shape = &s->trace->shapes.data[cat->buffers.from], growth = permission(s, cat);
+  uint64_t *shape = &s->trace->shapes.data[cat->buffers.from];
+  uint64_t *room = &s->trace->layouts.data[s->trace->buffers.count + cat->buffers.to];
+  uint64_t growth = permission(s, cat, room);
+  s->has_room |= *room != 0;
   for (size_t i = 0; i + 1 < s->trace->cats.count; ++i) {
     if (s->trace->cats.data[i].from == cat->buffers.from && hr_shape_growth(*shape) < growth) {
       growth = hr_shape_growth(*shape);
@@ -92,8 +111,10 @@ static void find_cat(void *arg, const hr_cat_record *cat) {
   *shape = (*shape & ~(UINT64_C(3) << HR_SHAPE_GROWTH)) | growth << HR_SHAPE_GROWTH;
 }
 
-void hr__growth_find(hr_trace *trace, bool is_tight) {
-  hr__trace_each_cat(trace, find_cat, &(search){trace, is_tight});
+bool hr__growth_find(hr_trace *trace, bool is_tight) {
+  search s = {trace, is_tight, false};
+  hr__trace_each_cat(trace, find_cat, &s);
+  return s.has_room;
 }
 
 /* ---- hand-over ---- */

@@ -4,7 +4,8 @@
  *
  * Copying the old rows each time costs as much as all else in a long context. So the result of such a cat gets memory
  * with room for as many rows again, and the next cat writes its own rows alone: the result takes the old buffer's
- * memory over. A room that is full is left for one of twice the rows, so that a row is copied twice on average.
+ * memory over. A room that is full is left for one of twice the rows, so that a row is copied twice on average. Rooms
+ * are rounded up: their rows are part of the key, and caches that begin with other lengths mostly have the same.
  *
  * A cat is considered if
  *   - its first piece is a whole buffer with contents, which dies with the program;
@@ -37,9 +38,9 @@ typedef enum hr_growth_state {
 } hr_growth_state;
 
 /* Finds the cats of the trace that are considered, appends them to its list, and adds the permission to grow to its
- * shapes (hr__trace_key).
+ * shapes, and the room of results to its layouts (hr__trace_key). True if there is such room: the key has layouts.
  * `is_tight`: memory is short, and nothing gets new room. */
-void hr__growth_find(hr_trace *trace, bool is_tight);
+bool hr__growth_find(hr_trace *trace, bool is_tight);
 
 /* Moves memory to the results that take it over; false if one has memory of its own by now, and nothing has changed. */
 bool hr__growth_take(const hr_trace *trace, const hr_plan *plan, void **bound);

@@ -160,7 +160,7 @@ HR_TEST(full_rooms_double) {
       grow(&f, &c, 1);
     }
     hr_stats stats = stats_of(&f);
-    HR_ASSERT_EQ(stats.caches_grown, 3); /* to 76 rows, 218, 502 */
+    HR_ASSERT_EQ(stats.caches_grown, 2); /* to 128 rows and 384 */
     HR_ASSERT_EQ(stats.caches_extended + stats.caches_grown, ROWS_MAX - 5);
     check(&f, &c);
     hr_buffer_release(c.buffer);
@@ -201,7 +201,7 @@ HR_TEST(one_of_two_cats_does_not_fit) {
   for (int64_t outer = 1; outer <= HEADS; outer += HEADS - 1) {
     fixture f = open_fixture();
     cache c = make_roomy(&f, outer);
-    while (c.rows < 60) {
+    while (c.rows < 110) {
       grow(&f, &c, outer > 1 ? 1 : 6);
     }
     cache a = record_cat(&f, &c, 1), b = record_cat(&f, &c, 40);
@@ -341,5 +341,27 @@ HR_TEST(lengths_have_one_program) {
   HR_ASSERT(stats.compiles - stats.general_plans < 24);
   check(&f, &c);
   hr_buffer_release(c.buffer);
+  close_fixture(&f);
+}
+
+/* Rooms are rounded up: caches that begin with other lengths have the same pitch, and no programs of their own. */
+HR_TEST(first_lengths_share_programs) {
+  fixture f = open_fixture();
+  size_t capacity = 0;
+  for (int64_t first = 4; first <= 16; first += 6) {
+    cache c = make_cache(&f, HEADS, first);
+    grow(&f, &c, 1);
+    grow(&f, &c, 1);
+    hr_stats before = stats_of(&f);
+    while (c.rows < 40) {
+      grow(&f, &c, 1);
+    }
+    hr_stats after = stats_of(&f);
+    HR_ASSERT(first == 4 || after.compiles - after.general_plans == before.compiles - before.general_plans);
+    HR_ASSERT(first == 4 || capacity == c.buffer->capacity);
+    capacity = c.buffer->capacity;
+    check(&f, &c);
+    hr_buffer_release(c.buffer);
+  }
   close_fixture(&f);
 }

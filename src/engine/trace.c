@@ -1165,6 +1165,7 @@ static void decode_layout(const hr_key *key, size_t i, hr_program_buffer *buffer
     buffer->room = key->layouts[key->buffer_count + i] * (uint64_t)(rows.outer * rows.inner) * rows.element_bytes;
   } else {
     buffer->layout = word;
+    buffer->offered_room = key->layouts != NULL ? key->layouts[key->buffer_count + i] : 0;
   }
 }
 

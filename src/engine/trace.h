@@ -79,7 +79,8 @@ typedef struct hr_key {
   const uint32_t *locals;
   const uint64_t *shapes; /* hr_shape_word of each buffer */
   /* Of each buffer the word (hr_layout_pack, hr_rows_pack), and after all of these how many rows each has room for if
-   * it has the latter, else 0. NULL: all have the default layout. */
+   * it has the latter, else the bytes of room that a cat may give it (growth.h). NULL: all have the default layout, and
+   * no room is given. */
   const uint64_t *layouts;
 } hr_key;
 

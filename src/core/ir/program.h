@@ -173,13 +173,14 @@ typedef struct hr_program_buffer {
       layout;    /* hr_layout_pack; 0: the default layout. For a free buffer: the compiler's choice, valid afterwards */
   uint64_t rows; /* hr_rows_pack; 0: the default layout. Of a result with room: the compiler's choice */
   size_t room;   /* bytes of its memory if they are more than a view can reach; 0: just its bytes */
-  hr_growth growth;  /* of a cat whose first piece this is, or DONATED */
-  uint32_t takes;    /* 1 + the buffer whose memory this one takes over; 0: none */
-  uint32_t versions; /* value form: versions 1 .. versions are written here; version 0 is the earlier contents */
-  bool is_dead;      /* unreachable after the program: its stores may be eliminated */
-  bool is_fresh;     /* had no contents before the program */
-  bool is_free;      /* fresh, and may be given a layout: later readers check `layout` */
-  bool is_refused;   /* its accesses don't support its layout: it must be in the default one before the program */
+  size_t offered_room; /* bytes that a cat with permission may give it; 0: none */
+  hr_growth growth;    /* of a cat whose first piece this is, or DONATED */
+  uint32_t takes;      /* 1 + the buffer whose memory this one takes over; 0: none */
+  uint32_t versions;   /* value form: versions 1 .. versions are written here; version 0 is the earlier contents */
+  bool is_dead;        /* unreachable after the program: its stores may be eliminated */
+  bool is_fresh;       /* had no contents before the program */
+  bool is_free;        /* fresh, and may be given a layout: later readers check `layout` */
+  bool is_refused;     /* its accesses don't support its layout: it must be in the default one before the program */
 } hr_program_buffer;
 
 /* A scalar of the program: its dtype and, for constants of lowerings, its value. */
