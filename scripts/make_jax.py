@@ -212,22 +212,23 @@ SPEED = """\
 2-core AMD EPYC (family 26 model 2) with AVX-512, idle, jax 0.10.2, two threads, 2026-11-30 (`bench/jax_cases.py
 --threads 2 --rounds 2`). Ratios are JAX's CPU backend by Headrace: by the clock, in CPU time of both threads, and by
 the clock of the first call, with compilation and a cold disk cache. Results differ by at most 2e-5 of their standard
-deviation, losses of the first 12 training steps by 3e-6.
+deviation, losses of the first 12 training steps by 4e-6. The CNN's training and GPT-2's are of a second run; the first
+had 8.4 and 2.2, and 6.9 for the CNN's first call.
 
 | case | JAX CPU, ms | Headrace, ms | a call | CPU time | the first call |
 |---|---:|---:|---:|---:|---:|
-| CNN 28x28, train, batch 512, dropout, Adam, donated | 703 | 94.8 | 7.4x | 5.9x | 8.1x |
-| CNN 28x28, infer, batch 512 | 55.7 | 23.6 | 2.4x | 2.2x | 1.2x |
-| CNN 28x28, infer, batch 1 | 0.250 | 0.100 | 2.5x | 2.2x | 4.0x |
-| softshrink MLP, train, batch 64 | 0.619 | 0.329 | 1.9x | 1.4x | 4.2x |
-| softshrink MLP, infer, batch 1 | 0.059 | 0.023 | 2.6x | 1.5x | 4.5x |
-| GPT-2 small, train, 1 x 128 tokens | 656 | 299 | 2.2x | 2.1x | 5.6x |
-| GPT-2 small, infer, 1 x 128 tokens | 97.6 | 75.8 | 1.3x | 1.2x | 2.7x |
-| element-wise chain, 4,194,304 floats | 2.58 | 1.23 | 2.1x | 2.0x | 2.3x |
-| element-wise chain, 262,144 floats | 0.228 | 0.079 | 2.9x | 2.5x | 2.9x |
-| element-wise chain, 64 floats | 0.005 | 0.004 | 1.1x | 1.1x | 3.2x |
-| `scan` of 1,000 LSTM cells of 64 | 1.25 | 0.960 | 1.3x | 1.3x | 4.5x |
-| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.4x | 1.3x | 2.2x |
+| CNN 28x28, train, batch 512, dropout, Adam, donated | 631 | 78.8 | 8.0x | 5.8x | 9.1x |
+| CNN 28x28, infer, batch 512 | 62.4 | 23.6 | 2.6x | 2.5x | 1.1x |
+| CNN 28x28, infer, batch 1 | 0.258 | 0.102 | 2.5x | 2.1x | 4.0x |
+| softshrink MLP, train, batch 64 | 0.606 | 0.333 | 1.8x | 1.4x | 3.9x |
+| softshrink MLP, infer, batch 1 | 0.057 | 0.022 | 2.6x | 1.5x | 4.2x |
+| GPT-2 small, train, 1 x 128 tokens | 656 | 293 | 2.2x | 2.2x | 5.0x |
+| GPT-2 small, infer, 1 x 128 tokens | 92.3 | 68.3 | 1.35x | 1.3x | 2.8x |
+| element-wise chain, 4,194,304 floats | 2.59 | 1.29 | 2.0x | 2.0x | 2.2x |
+| element-wise chain, 262,144 floats | 0.187 | 0.078 | 2.4x | 2.3x | 2.8x |
+| element-wise chain, 64 floats | 0.005 | 0.005 | 1.0x | 1.0x | 3.2x |
+| `scan` of 1,000 LSTM cells of 64 | 1.26 | 0.970 | 1.3x | 1.3x | 5.2x |
+| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.3x | 1.4x | 1.7x |
 
 - A loop of a known number of iterations, whose elements do not depend on each other, is one call of a kernel: 1.4 ns an
   iteration of the `while_loop` above. JAX's CPU backend takes 3. Iterations of other loops on scalars cost 5 ns.
