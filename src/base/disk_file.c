@@ -113,6 +113,15 @@ void hr__disk_unmap(void *bytes, size_t size) {
   (void)munmap(bytes, size);
 }
 
+size_t hr__disk_head(const char *path, void *out_bytes, size_t size) {
+  FILE *file = fopen(path, "rb");
+  size_t count = file != NULL ? fread(out_bytes, 1, size, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return count;
+}
+
 /* ---- writing ---- */
 
 hr_status hr__replacement_begin(const char *path, hr__replacement *to) {

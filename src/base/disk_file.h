@@ -23,6 +23,8 @@ HR_MUST_USE hr_status hr__disk_map_beside(const char *path, const char *location
 /* hr__disk_map, and true if nobody but this user and the system's may write the file. */
 HR_MUST_USE hr_status hr__disk_map_owned(const char *path, void **out_bytes, size_t *out_size, bool *out_is_private);
 void hr__disk_unmap(void *bytes, size_t size);
+/* Copies the first `size` bytes of a file, or all if it is shorter, and returns their number; 0: it can't be read. */
+size_t hr__disk_head(const char *path, void *out_bytes, size_t size);
 
 /* A new file beside a target, which it replaces at the end. */
 typedef struct hr__replacement {

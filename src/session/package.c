@@ -2,8 +2,6 @@
  * with the file before it is used. */
 #include "headrace/package.h"
 
-#include <stdio.h>
-
 #include "base/allocator.h"
 #include "base/disk_file.h"
 #include "base/integer.h"
@@ -60,12 +58,7 @@ bool hr_package_is_one(const void *bytes, size_t size) {
 
 bool hr_package_is_file(const char *path) {
   char bytes[8];
-  FILE *file = fopen(path, "rb");
-  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return hr_package_is_one(bytes, count);
+  return hr_package_is_one(bytes, hr__disk_head(path, bytes, sizeof bytes));
 }
 
 /* Copies header and table. */

@@ -173,10 +173,5 @@ bool hr_stablehlo_is_one(const void *bytes, size_t size) {
 
 bool hr_stablehlo_is_file(const char *path) {
   char bytes[8];
-  FILE *file = fopen(path, "rb");
-  size_t count = file != NULL ? fread(bytes, 1, sizeof bytes, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return hr_stablehlo_is_one(bytes, count);
+  return hr_stablehlo_is_one(bytes, hr__disk_head(path, bytes, sizeof bytes));
 }
