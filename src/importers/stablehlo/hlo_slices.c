@@ -22,6 +22,10 @@ static bool read_places(hr__hlo *hlo, const char *const names[LISTS], int index,
       return false;
     }
   }
+  if (out->counts[X_BATCH] != out->counts[INDEX_BATCH]) {
+    HR__HLO_WRONG(hlo, "%d dims of examples, but %d of their indices", out->counts[X_BATCH], out->counts[INDEX_BATCH]);
+    return false;
+  }
   out->vector = hr__hlo_int(hlo, "index_vector_dim", index_rank);
   for (int i = 0; i < out->counts[INDEX_BATCH]; ++i) { /* the functions do not count the dim of components */
     out->dims[INDEX_BATCH][i] -= out->dims[INDEX_BATCH][i] > out->vector;
