@@ -2,8 +2,8 @@
 tests/keras_suite and tests/tf_suite.
 
 A process that crashes, hangs or takes too much memory ends; the case that was running has failed, and another process
-goes on with the next one. `options` has `seconds` of a file, `megabytes` of a process, `every`, which selects cases, and
-may have `done`, {case: [outcome, error]} of a run that was cut: its cases do not run again.
+goes on with the next one. `options` has `seconds` of a file, `megabytes` of a process, `every`, which selects cases,
+and may have `done`, {case: [outcome, error]} of a run that was cut: its cases do not run again.
 """
 
 import json
