@@ -110,6 +110,8 @@ there. Two programs show more:
   use `multiprocessing.get_context("spawn")`, or fork before the first use of JAX.
 - **Ctrl-C** cancels pending work between two operations, two iterations of a loop, or parts of 32 MB of a kernel.
 - **Errors** come from the `jit` call: `UNIMPLEMENTED` names the operation and its line in your program.
+- **Short memory** is an error of the arrays concerned, at `block_until_ready` or a read: it names the operation, its
+  dims and the bytes, and its line in your program if `HEADRACE_DEBUG=2` is set. Donated arguments are lost then.
 - **Decompositions of matrices** are LAPACK's, as on JAX's CPU backend.
 - **Callbacks**: `jax.debug.print`, `jax.pure_callback` and `io_callback` call Python from a running program.
   `jax.experimental.buffer_callback` reads and writes the arrays' memory without copies.

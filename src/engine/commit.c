@@ -28,6 +28,7 @@
 #include "engine/prefix.h"
 #include "engine/records.h"
 #include "engine/run.h"
+#include "engine/short_memory.h"
 #include "engine/stream.h"
 
 enum { INLINE_STEPS_MAX = 4, INLINE_NS_MAX = 40000, SOON_PART = 10 };
@@ -449,12 +450,13 @@ static hr_status bind_buffers(hr_stream *stream, const hr_trace *trace, const hr
     size_t room = hr__plan_buffer(instance->plan, i)->room;
     hr_status status = is_bound(instance, i) ? hr__stream_bind_room(stream, buffers[i], room) : HR_OK;
     if (status != HR_OK) {
+      int64_t failed = (int64_t)i;
       while (i-- > 0) {
         if (hr_shape_is_fresh(key->shapes[i]) && is_bound(instance, i)) {
           hr__buffer_unbind(buffers[i]);
         }
       }
-      return status;
+      return hr__short_memory_name(trace, key, instance->plan, failed, status);
     }
     job->bound.data[i] = hr__plan_needs(instance->plan, i) ? hr__buffer_address(memory_of(trace, instance, i)) : NULL;
   }
@@ -651,7 +653,8 @@ static hr_status run_instance(hr_stream *stream, const work *w, const hr_key *ke
     hr_mutex_unlock(&lane->mutex);
     unbind_buffers(w->trace, key, instance);
     give_job(stream, job);
-    return status == HR_OK ? HR_OK : hr_status_annotate(status, "temporaries");
+    return status == HR_OK ? HR_OK
+                           : hr__short_memory_name(w->trace, key, instance->plan, HR_SHORT_OF_TEMPORARIES, status);
   }
   hr__growth_note(w->trace, instance->plan, &stream->stats);
   fill_job(stream, w, instance, job);

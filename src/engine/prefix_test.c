@@ -70,7 +70,8 @@ HR_TEST(a_step_in_front_of_a_tensor_that_is_too_large_is_done) {
   add(&f, 16 * LARGE, f.weight, 1, large);
   step(&f, 10);
   add(&f, SMALL, f.weight, 1, behind);
-  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED, "67108864 bytes requested");
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED,
+                  "the result f32[16777216] of add: cpu: out of memory: 67108864 bytes requested");
   HR_ASSERT_NEAR(weight_of(&f), 1, 0);
   HR_ASSERT(!hr__buffer_is_invalid(first) && hr__buffer_is_invalid(large) && hr__buffer_is_invalid(behind));
   step(&f, 100); /* after the report */
@@ -124,7 +125,8 @@ HR_TEST(temporaries_that_are_too_large_fail_only_later_records) {
   add(&f, SMALL, z, 1, result);
   hr_buffer *temporaries[] = {x, y, z};
   hr__buffers_release(3, temporaries);
-  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED, "temporaries");
+  HR_ASSERT_ERROR(hr_stream_synchronize(f.stream), HR_STATUS_RESOURCE_EXHAUSTED,
+                  "temporaries, the largest f32[6291456] of add: cpu: out of memory");
   HR_ASSERT_NEAR(weight_of(&f), 11, 0); /* without z, x and y are not needed */
   HR_ASSERT(hr__buffer_is_invalid(result));
   hr_buffer_release(result);

@@ -142,6 +142,31 @@ print(np.asarray(jax.jit(lambda x: x @ x)(kept))[0, 0], np.asarray(grow(np.ones(
     assert run(program) == ["True", "4.0", "65536"]
 
 
+@pytest.mark.cpu
+def test_short_memory_names_the_operation_and_what_it_asked_for():
+    """Also when the result is donated memory, which is lost then; a smaller step works."""
+    program = """
+def loss(w, x):
+    return jnp.tanh(jnp.tanh(x @ w) @ w).sum()
+step = jax.jit(lambda w, x: w - 0.1 * jax.grad(loss)(w, x), donate_argnums=0)
+def attempt(work):
+    try:
+        jax.block_until_ready(work())
+        print("done")
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).partition(" requested")[0])
+attempt(lambda: jax.jit(lambda x: x[:, None] + x)(jnp.ones(4000)))
+w = step(jnp.ones((256, 256)), jnp.ones((60000, 256)))
+attempt(lambda: w)
+attempt(lambda: w.sum())
+attempt(lambda: step(jnp.ones((256, 256)), jnp.ones((100, 256))))
+"""
+    lines = " ".join(run(program, HEADRACE_MEMORY_LIMIT="24M")).split("RESOURCE_EXHAUSTED: ")[1:]
+    assert lines[0].startswith("the result f64[4000,4000] of add: cpu: out of memory: 128000000 bytes")
+    assert all("temporaries, the largest f64[60000,256] of matmul: cpu: out of memory" in line for line in lines[1:])
+    assert len(lines) == 3 and lines[2].endswith("bytes done")
+
+
 def test_a_forked_child_ends_and_the_parent_goes_on():
     program = """
 f = jax.jit(lambda x: x + 1)
