@@ -501,7 +501,8 @@ int headrace_explain(int argc, char **argv) {
     }
   }
   if (r.path == NULL) {
-    return bad_argument("(no file)");
+    fprintf(stderr, "headrace explain: no file; see `headrace explain --help`\n");
+    return 2;
   }
   int failed = headrace_fail(explain(&e, &r, &w, svg));
   explanation_fini(&e);

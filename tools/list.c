@@ -51,13 +51,18 @@ int headrace_ops(int argc, char **argv) {
                                          [HR_FAMILY_COMPOSITE] = "composite",
                                          [HR_FAMILY_LIBRARY] = "library",
                                          [HR_FAMILY_SPECIAL] = "special"};
+  int found = 0;
   for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; ++op) {
     const hr_op_row *row = hr_op_table((hr_op)op);
     if (argc == 0 || strstr(row->name, argv[0]) != NULL) {
       printf("%-28s %-12s %s\n", row->name, families[row->family], row->doc);
+      ++found;
     }
   }
-  return 0;
+  if (found == 0) {
+    fprintf(stderr, "headrace ops: no operation's name contains \"%s\"\n", argv[0]);
+  }
+  return found == 0;
 }
 
 int headrace_env(int argc, char **argv) {

@@ -92,7 +92,8 @@ int headrace_run(int argc, char **argv) {
     }
   }
   if (r.path == NULL) {
-    return bad_argument("(no file)");
+    fprintf(stderr, "headrace run: no file; see `headrace run --help`\n");
+    return 2;
   }
   int failed = headrace_fail(run(&r, repeat, prints));
   replay_close(&r);

@@ -174,9 +174,19 @@ def test_files_that_are_missing_or_damaged_are_refused_by_name(tmp_path, command
     assert "broken.hr" in done.stderr and re.search(message, done.stderr) and done.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["explain", "run"])
+def test_a_folder_is_no_program(tmp_path, command):
+    assert f'can\'t read "{tmp_path}": Is a directory' in run(command, tmp_path, code=1).stderr
+
+
+def test_ops_that_do_not_exist_are_said_to_be_missing():
+    assert 'contains "softmaxes"' in run("ops", "softmaxes", code=1).stderr
+    assert "relu" in run("ops", "relu").stdout
+
+
 def test_explain_refuses_what_it_does_not_know(program, tmp_path):
     assert "--svgg" in run("explain", program, "--svgg", "x", code=2).stderr
-    assert "(no file)" in run("explain", code=2).stderr
+    assert "explain: no file" in run("explain", code=2).stderr and "run: no file" in run("run", code=2).stderr
     assert "can't write" in run("explain", program, "--svg", tmp_path / "no" / "folder.svg", code=1).stderr
     assert "--time N" in run("explain", "--help").stdout
 
