@@ -229,10 +229,6 @@ static int output_memory(hr_prepared *pipe, const bound *operand, dnnl_const_mem
   return hr__pipe_workspace(pipe, layout);
 }
 
-static dnnl_const_memory_desc query(const hr_prepared *pipe, dnnl_primitive_desc desc, int what) {
-  return pipe->status == HR_OK ? hr__dnnl()->primitive_desc_query_md(desc, what, 0) : NULL;
-}
-
 static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *c) {
   bound x = bind_operand(pipe, c, c->x, c->x_arg, false), w = bind_operand(pipe, c, c->w, c->w_arg, false);
   bound y = bind_operand(pipe, c, c->y, c->y_arg, true);
@@ -245,19 +241,21 @@ static void prepare_forward(hr_prepared *pipe, const hr_node *node, const conv *
   }
   pipe_epilogues epilogues;
   hr__pipe_epilogues(pipe, node, c->y->rank, 1, NULL, NULL, &epilogues);
-  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
-  if (desc == NULL) {
-    desc = forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, epilogues.ops);
-    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
+  hr__dnnl_primitive *forward = hr__pipe_known(pipe, HR__DNNL_STORED);
+  if (forward == NULL) {
+    forward =
+        hr__pipe_described(pipe, HR__DNNL_STORED,
+                           forward_desc(pipe, c, x_desc, weight_desc_any(pipe, c), bias_desc, y_desc, epilogues.ops));
   }
+  dnnl_const_memory_desc w_desc = hr__pipe_layout(pipe, forward, DNNL_QUERY_WEIGHTS);
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
-  int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
+  int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, w_desc);
   int y_memory = output_memory(pipe, &y, y_desc);
   const int args[4][2] = {
       {DNNL_ARG_SRC, x_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y_memory}};
   hr__pipe_epilogues_sum(pipe, &epilogues, &y.unpack, y.memory, y.desc, y_memory, y_desc);
   hr__pipe_epilogues_args(&epilogues, 4, args);
-  hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
+  hr__pipe_primitive(pipe, forward, epilogues.arg_count, epilogues.args);
   hr__pipe_epilogues_fini(&epilogues);
   deliver(pipe, &y, y_memory, y_desc);
 }
@@ -276,8 +274,7 @@ static void add_bias_step(hr_prepared *pipe, const hr_node *node, const conv *c)
 }
 
 /* The gradient of data; its descriptor is derived from that of the forward convolution. */
-static dnnl_primitive_desc backward_data_desc(hr_prepared *pipe, const conv *c, dnnl_memory_desc x,
-                                              dnnl_memory_desc y) {
+static hr__dnnl_primitive *new_backward_data(hr_prepared *pipe, const conv *c, dnnl_memory_desc x, dnnl_memory_desc y) {
   dnnl_memory_desc w = weight_desc_any(pipe, c);
   hr_operand forward_x = *c->x; /* of which x is the gradient, maybe in a wider dtype */
   forward_x.dtype = c->w->dtype;
@@ -290,33 +287,33 @@ static dnnl_primitive_desc backward_data_desc(hr_prepared *pipe, const conv *c, 
                        c->padding_r, hint, attr),
                    "convolution, gradient of data");
     hr__dnnl()->primitive_attr_destroy(attr);
-    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
   }
   if (hint != NULL) {
     hr__dnnl()->primitive_desc_destroy(hint);
   }
-  return desc;
+  return hr__pipe_described(pipe, HR__DNNL_STORED, desc);
 }
 
 static void prepare_backward_data(hr_prepared *pipe, const hr_node *node, const conv *c) {
   bound y = bind_operand(pipe, c, c->y, c->y_arg, false), w = bind_operand(pipe, c, c->w, c->w_arg, false);
   bound x = bind_operand(pipe, c, c->x, c->x_arg, true);
   dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
-  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
-  desc = desc != NULL ? desc : backward_data_desc(pipe, c, x_desc, y_desc);
+  hr__dnnl_primitive *backward = hr__pipe_known(pipe, HR__DNNL_STORED);
+  backward = backward != NULL ? backward : new_backward_data(pipe, c, x_desc, y_desc);
+  dnnl_const_memory_desc w_desc = hr__pipe_layout(pipe, backward, DNNL_QUERY_WEIGHTS);
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
-  int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, query(pipe, desc, DNNL_QUERY_WEIGHTS));
+  int w_memory = hr__pipe_reordered_weight(pipe, c->w_arg, w.memory, w.desc, w_desc);
   int x_memory = output_memory(pipe, &x, x_desc);
   const int args[3][2] = {{DNNL_ARG_DIFF_DST, y_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_DIFF_SRC, x_memory}};
-  hr__pipe_primitive(pipe, desc, 3, args);
+  hr__pipe_primitive(pipe, backward, 3, args);
   deliver(pipe, &x, x_memory, x_desc);
   if (has_bias(node)) {
     add_bias_step(pipe, node, c);
   }
 }
 
-static dnnl_primitive_desc backward_weight_desc(hr_prepared *pipe, const conv *c, dnnl_memory_desc x,
-                                                dnnl_memory_desc y) {
+static hr__dnnl_primitive *new_backward_weight(hr_prepared *pipe, const conv *c, dnnl_memory_desc x,
+                                               dnnl_memory_desc y) {
   dnnl_memory_desc w = weight_desc_any(pipe, c);
   dnnl_primitive_desc hint = forward_desc(pipe, c, x, w, NULL, y, NULL), desc = NULL;
   if (pipe->status == HR_OK) {
@@ -327,35 +324,26 @@ static dnnl_primitive_desc backward_weight_desc(hr_prepared *pipe, const conv *c
                        c->padding_l, c->padding_r, hint, attr),
                    "convolution, gradient of weights");
     hr__dnnl()->primitive_attr_destroy(attr);
-    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
   }
   if (hint != NULL) {
     hr__dnnl()->primitive_desc_destroy(hint);
   }
-  return desc;
+  return hr__pipe_described(pipe, HR__DNNL_STORED, desc);
 }
 
 static void prepare_backward_weight(hr_prepared *pipe, const conv *c) {
   bound x = bind_operand(pipe, c, c->x, c->x_arg, false), y = bind_operand(pipe, c, c->y, c->y_arg, false);
   bound w = bind_operand(pipe, c, c->w, c->w_arg, true);
   dnnl_memory_desc x_desc = activation_desc(pipe, c->x), y_desc = activation_desc(pipe, c->y);
-  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
-  desc = desc != NULL ? desc : backward_weight_desc(pipe, c, x_desc, y_desc);
+  hr__dnnl_primitive *backward = hr__pipe_known(pipe, HR__DNNL_STORED);
+  backward = backward != NULL ? backward : new_backward_weight(pipe, c, x_desc, y_desc);
   int x_memory = hr__pipe_reordered(pipe, x.memory, x.desc, x_desc);
   int y_memory = hr__pipe_reordered(pipe, y.memory, y.desc, y_desc);
-  dnnl_const_memory_desc w_desc = query(pipe, desc, DNNL_QUERY_DIFF_WEIGHTS);
+  dnnl_const_memory_desc w_desc = hr__pipe_layout(pipe, backward, DNNL_QUERY_DIFF_WEIGHTS);
   int w_memory = output_memory(pipe, &w, w_desc);
-  bool direct = w_memory == w.memory;
   const int args[3][2] = {{DNNL_ARG_SRC, x_memory}, {DNNL_ARG_DIFF_DST, y_memory}, {DNNL_ARG_DIFF_WEIGHTS, w_memory}};
-  dnnl_memory_desc w_kept = NULL; /* the query's answer ends with the primitive descriptor */
-  if (pipe->status == HR_OK) {
-    hr__pipe_check(pipe, hr__dnnl()->memory_desc_clone(&w_kept, w_desc), "memory layout");
-  }
-  hr__pipe_primitive(pipe, desc, 3, args);
-  deliver(pipe, &w, w_memory, direct ? w.desc : w_kept);
-  if (w_kept != NULL) {
-    hr__dnnl()->memory_desc_destroy(w_kept);
-  }
+  hr__pipe_primitive(pipe, backward, 3, args);
+  deliver(pipe, &w, w_memory, w_desc);
 }
 
 static int64_t conv_flops(const conv *c) {

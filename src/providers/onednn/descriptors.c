@@ -121,23 +121,20 @@ static answer *find_or_add(hr__dnnl_answers *table, const hr__dnnl_key *key) {
   return a;
 }
 
-dnnl_primitive_desc hr__dnnl_known_descriptor(const hr__dnnl_key *key, hr__dnnl_which which) {
-  dnnl_primitive_desc desc = NULL;
+hr__dnnl_primitive *hr__dnnl_known_primitive(const hr__dnnl_key *key, hr__dnnl_which which) {
   hr_mutex_lock(&answers()->mutex);
   const answer *a = find(answers(), key);
-  if (a != NULL && a->primitives[which] != NULL) {
-    desc = hr__dnnl_primitive_desc(a->primitives[which]);
-  }
+  hr__dnnl_primitive *known =
+      a != NULL && a->primitives[which] != NULL ? hr__dnnl_primitive_retain(a->primitives[which]) : NULL;
   hr_mutex_unlock(&answers()->mutex);
-  return desc;
+  return known;
 }
 
-void hr__dnnl_note_descriptor(const hr__dnnl_key *key, hr__dnnl_which which, dnnl_const_primitive_desc desc) {
+void hr__dnnl_note_primitive(const hr__dnnl_key *key, hr__dnnl_which which, hr__dnnl_primitive *primitive) {
   hr_mutex_lock(&answers()->mutex);
-  answer *a = find_or_add(answers(), key);
-  dnnl_primitive_desc copy = NULL;
-  if (a != NULL && a->primitives[which] == NULL && hr__dnnl()->primitive_desc_clone(&copy, desc) == DNNL_SUCCESS) {
-    a->primitives[which] = hr__dnnl_primitive_of(copy);
+  answer *a = primitive != NULL ? find_or_add(answers(), key) : NULL;
+  if (a != NULL && a->primitives[which] == NULL) {
+    a->primitives[which] = hr__dnnl_primitive_retain(primitive);
   }
   hr_mutex_unlock(&answers()->mutex);
 }

@@ -33,10 +33,10 @@ typedef enum hr__dnnl_which {
 /* `how`: numbers of the preparation itself: algorithm, threads, ... */
 void hr__dnnl_key_make(const hr_node *node, int how_count, const int64_t *how, hr__dnnl_key *out_key);
 
-/* A descriptor that the caller owns, or NULL. */
-dnnl_primitive_desc hr__dnnl_known_descriptor(const hr__dnnl_key *key, hr__dnnl_which which);
-/* Remembers a copy of a descriptor, and its primitive; does nothing without memory. */
-void hr__dnnl_note_descriptor(const hr__dnnl_key *key, hr__dnnl_which which, dnnl_const_primitive_desc desc);
+/* A primitive with a reference of the caller's, or NULL. */
+struct hr__dnnl_primitive *hr__dnnl_known_primitive(const hr__dnnl_key *key, hr__dnnl_which which);
+/* Remembers a primitive; does nothing without one, or without memory. */
+void hr__dnnl_note_primitive(const hr__dnnl_key *key, hr__dnnl_which which, struct hr__dnnl_primitive *primitive);
 
 /* True if it is known whether the node's epilogues keep the implementation of the node without them. */
 bool hr__dnnl_known_epilogues(const hr__dnnl_key *key, bool *out_keep);

@@ -73,6 +73,48 @@ HR_TEST(nodes_of_equal_numbers_share_a_primitive) {
   table->primitive_create = make_primitive;
 }
 
+static int desc_count;
+static int (*destroy_desc)(dnnl_primitive_desc);
+
+static int add_desc(dnnl_primitive_desc *desc, dnnl_engine engine, dnnl_const_memory_desc src,
+                    dnnl_const_memory_desc weights, dnnl_const_memory_desc bias, dnnl_const_memory_desc dst,
+                    dnnl_primitive_attr attr) {
+  ++desc_count;
+  return create_desc(desc, engine, src, weights, bias, dst, attr);
+}
+
+static int remove_desc(dnnl_primitive_desc desc) {
+  desc_count -= desc != NULL;
+  return destroy_desc(desc);
+}
+
+/* A descriptor takes as much memory as a primitive, which has a copy. */
+HR_TEST(descriptors_end_with_the_making_of_their_primitives) {
+  cases_begin(&hr__onednn_provider);
+  hr__dnnl_table *table = &hr__dnnl_opened()->table;
+  (void)descriptors_for(44, MATRIX_DENSE, BIAS_ABSENT); /* the first primitives are made early */
+  create_desc = table->matmul_primitive_desc_create, destroy_desc = table->primitive_desc_destroy;
+  table->matmul_primitive_desc_create = add_desc, table->primitive_desc_destroy = remove_desc;
+  const product q = {0, {0}, 47, 50, 60};
+  op_case t[2];
+  for (int i = 0; i < 2; ++i) { /* the second case has the first one's primitive */
+    t[i] = product_case(&hr__onednn_provider, &q, HR_DTYPE_F32, MATRIX_DENSE, MATRIX_DENSE, MATRIX_DENSE, BIAS_ABSENT);
+    op_case_node(&t[i]);
+    op_case_prepare(&t[i]);
+    HR_ASSERT(i == 0 || desc_count == 0);
+    op_case_allocate(&t[i]);
+    op_case_run(&t[i]);
+    check_result(&t[i]);
+    HR_ASSERT_EQ(desc_count, 0);
+  }
+  for (int i = 0; i < 2; ++i) {
+    op_case_free(&t[i]);
+    op_case_end(&t[i]);
+  }
+  HR_ASSERT_EQ(desc_count, 0);
+  table->matmul_primitive_desc_create = create_desc, table->primitive_desc_destroy = destroy_desc;
+}
+
 static dnnl_primitive_desc square_product(dnnl_const_memory_desc square) {
   dnnl_primitive_desc desc = NULL;
   HR_ASSERT_EQ(hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), square, square, NULL, square, NULL),
@@ -150,7 +192,7 @@ static dnnl_primitive_desc convolution(void) {
   return desc;
 }
 
-/* The footprint of a primitive, of what the C library's heap has lent for it and its descriptor. */
+/* The footprint of a primitive, of what the C library's heap has lent for it. */
 static double counted_of_lent(dnnl_primitive_desc (*describe)(void)) {
   dnnl_primitive made_primitive;
   hr__dnnl_primitive *held[2];
@@ -191,6 +233,11 @@ static int create_any_layout(dnnl_memory_desc *desc, int rank, const int64_t *di
   return originals.memory_desc_create_with_tag(desc, rank, dims, dtype, tag);
 }
 
+static int clone_layout(dnnl_memory_desc *desc, dnnl_const_memory_desc from) {
+  ++layout_count;
+  return originals.memory_desc_clone(desc, from);
+}
+
 static int destroy_layout(dnnl_memory_desc desc) {
   --layout_count;
   return originals.memory_desc_destroy(desc);
@@ -207,6 +254,7 @@ HR_TEST(prepared_calls_keep_no_layouts) {
   layout_count = 0;
   table->memory_desc_create_with_strides = create_layout;
   table->memory_desc_create_with_tag = create_any_layout;
+  table->memory_desc_clone = clone_layout;
   table->memory_desc_destroy = destroy_layout;
   op_case_prepare(&t);
   HR_ASSERT_EQ(layout_count, 0);

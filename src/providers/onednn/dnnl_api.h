@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "base/context.h"
-#include "base/table.h"
 #include "base/thread.h"
 #include "base/vendor.h"
 #include "headrace/dtype.h"
@@ -24,6 +23,7 @@ typedef struct dnnl_memory_desc *dnnl_memory_desc;
 typedef const struct dnnl_memory_desc *dnnl_const_memory_desc;
 typedef struct dnnl_memory *dnnl_memory;
 typedef struct dnnl_primitive *dnnl_primitive;
+typedef const struct dnnl_primitive *dnnl_const_primitive;
 typedef struct dnnl_primitive_desc *dnnl_primitive_desc;
 typedef const struct dnnl_primitive_desc *dnnl_const_primitive_desc;
 typedef struct dnnl_primitive_attr *dnnl_primitive_attr;
@@ -100,10 +100,9 @@ typedef struct hr__dnnl_reorder {
   int threads;
 } hr__dnnl_reorder;
 
-/* Its primitives that are in use, and the latest reorders (shared_primitives.c). */
+/* The latest reorders; guards all primitives (shared_primitives.c). */
 typedef struct hr__dnnl_primitives {
   hr_mutex mutex;
-  hr_table table; /* by descriptor */
   uint64_t noted; /* reorders so far */
   hr__dnnl_reorder reorders[HR__DNNL_REORDERS];
 } hr__dnnl_primitives;

@@ -187,27 +187,28 @@ typedef struct product {
   pipe_epilogues epilogues;
 } product;
 
-static dnnl_primitive_desc product_desc(hr_prepared *pipe, const product *p, hr__dnnl_which which,
-                                        dnnl_memory_desc b_desc) {
-  dnnl_primitive_desc desc = hr__pipe_known(pipe, which);
-  if (pipe->status == HR_OK && desc == NULL) {
+static hr__dnnl_primitive *product_of(hr_prepared *pipe, const product *p, hr__dnnl_which which,
+                                      dnnl_memory_desc b_desc) {
+  hr__dnnl_primitive *primitive = hr__pipe_known(pipe, which);
+  if (pipe->status == HR_OK && primitive == NULL) {
+    dnnl_primitive_desc desc = NULL;
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, p->epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), p->a_desc, b_desc, p->bias_desc,
                                                             p->out_desc, attr),
                    "matmul");
     hr__dnnl()->primitive_attr_destroy(attr);
-    hr__pipe_note(pipe, which, desc);
+    primitive = hr__pipe_described(pipe, which, desc);
   }
-  return desc;
+  return primitive;
 }
 
-static void add_product(hr_prepared *pipe, const product *p, dnnl_primitive_desc desc, int b) {
+static void add_product(hr_prepared *pipe, const product *p, hr__dnnl_primitive *primitive, int b) {
   pipe_epilogues epilogues = p->epilogues;
   const int args[4][2] = {
       {DNNL_ARG_SRC, p->a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_BIAS, p->bias}, {DNNL_ARG_DST, p->out}};
   hr__pipe_epilogues_args(&epilogues, 4, args);
-  hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
+  hr__pipe_primitive(pipe, primitive, epilogues.arg_count, epilogues.args);
 }
 
 /* True if the right operand is a weight to be packed into the library's preferred layout: a matrix in a buffer that
@@ -234,18 +235,18 @@ static void keep_weight(hr_prepared *pipe, const product *p) {
   for (int d = 0; d < b->rank; ++d) {
     dims[d] = d < b->rank - 2 ? 1 : b->dims[d];
   }
-  dnnl_primitive_desc desc = product_desc(pipe, p, HR__DNNL_PACKED, hr__pipe_desc_any(pipe, b->dtype, b->rank, dims));
-  dnnl_const_memory_desc kept =
-      pipe->status == HR_OK ? hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_WEIGHTS, 0) : NULL;
+  hr__dnnl_primitive *primitive =
+      product_of(pipe, p, HR__DNNL_PACKED, hr__pipe_desc_any(pipe, b->dtype, b->rank, dims));
+  dnnl_const_memory_desc kept = hr__pipe_layout(pipe, primitive, DNNL_QUERY_WEIGHTS);
   if (kept == NULL || hr__dnnl()->memory_desc_equal(kept, p->b_desc)) {
-    hr__dnnl()->primitive_desc_destroy(desc);
+    hr__dnnl_primitive_release(primitive);
     return;
   }
   int memory = hr__pipe_cached(pipe, kept);
   hr__pipe_reorder(pipe, p->b, p->b_desc, memory, kept);
   hr__pipe_when(pipe, PIPE_TO_KEEP);
   hr__pipe_keep(pipe, 1, pipe->memories[p->b].offset, p->b_desc, memory, kept);
-  add_product(pipe, p, desc, memory);
+  add_product(pipe, p, primitive, memory);
   hr__pipe_when(pipe, PIPE_IF_CACHED);
   hr__pipe_keep_on_proof(pipe, p->out, p->out_desc);
 }
@@ -266,7 +267,7 @@ static void prepare(hr_prepared *pipe, const hr_program *program, const hr_node 
   if (wants_cached(pipe, &p)) {
     keep_weight(pipe, &p);
   }
-  add_product(pipe, &p, product_desc(pipe, &p, HR__DNNL_STORED, p.b_desc), p.b);
+  add_product(pipe, &p, product_of(pipe, &p, HR__DNNL_STORED, p.b_desc), p.b);
   hr__pipe_when(pipe, pipe->kept.arg < 0 ? PIPE_ALWAYS : PIPE_UNLESS_CACHED);
   hr__pipe_epilogues_fini(&p.epilogues);
   if (unpack.kind == PIPE_UNPACK) {

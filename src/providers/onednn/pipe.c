@@ -242,55 +242,64 @@ dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops) {
   return attr;
 }
 
-dnnl_primitive_desc hr__pipe_known(const hr_prepared *pipe, hr__dnnl_which which) {
-  return pipe->status == HR_OK ? hr__dnnl_known_descriptor(pipe->key, which) : NULL;
+hr__dnnl_primitive *hr__pipe_known(const hr_prepared *pipe, hr__dnnl_which which) {
+  return pipe->status == HR_OK ? hr__dnnl_known_primitive(pipe->key, which) : NULL;
 }
 
-void hr__pipe_note(const hr_prepared *pipe, hr__dnnl_which which, dnnl_const_primitive_desc desc) {
-  if (pipe->status == HR_OK) {
-    hr__dnnl_note_descriptor(pipe->key, which, desc);
+/* Consumes the descriptor. */
+static hr__dnnl_primitive *primitive_of(hr_prepared *pipe, dnnl_primitive_desc desc) {
+  hr__dnnl_primitive *primitive = hr__dnnl_primitive_of(desc);
+  hr__pipe_check(pipe, primitive != NULL ? DNNL_SUCCESS : DNNL_OUT_OF_MEMORY, "primitive");
+  return primitive;
+}
+
+hr__dnnl_primitive *hr__pipe_described(hr_prepared *pipe, hr__dnnl_which which, dnnl_primitive_desc desc) {
+  hr__dnnl_primitive *primitive = primitive_of(pipe, desc);
+  hr__dnnl_note_primitive(pipe->key, which, primitive);
+  return primitive;
+}
+
+dnnl_memory_desc hr__pipe_layout(hr_prepared *pipe, const hr__dnnl_primitive *primitive, int what) {
+  dnnl_memory_desc layout = pipe->status == HR_OK ? hr__dnnl_primitive_layout(primitive, what) : NULL;
+  hr__pipe_check(pipe, layout != NULL ? DNNL_SUCCESS : DNNL_OUT_OF_MEMORY, "memory layout");
+  return keep_desc(pipe, layout);
+}
+
+static void add_scratchpad(hr_prepared *pipe, pipe_step *step) {
+  dnnl_const_memory_desc scratchpad = hr__pipe_layout(pipe, step->shared, DNNL_QUERY_SCRATCHPAD);
+  if (pipe->status == HR_OK && hr__dnnl()->memory_desc_get_size(scratchpad) > 0) {
+    step->args[step->arg_count].arg = DNNL_ARG_SCRATCHPAD;
+    step->args[step->arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
   }
 }
 
-void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]) {
-  pipe_step step = {.kind = PIPE_PRIMITIVE};
+void hr__pipe_primitive(hr_prepared *pipe, hr__dnnl_primitive *primitive, int count, const int (*args)[2]) {
+  pipe_step step = {.kind = PIPE_PRIMITIVE, .shared = primitive};
   for (int i = 0; i < count; ++i) {
     if (args[i][1] >= 0) {
       step.args[step.arg_count].arg = args[i][0];
       step.args[step.arg_count++].memory = args[i][1];
     }
   }
-  if (pipe->status == HR_OK) {
-    dnnl_const_memory_desc scratchpad = hr__dnnl()->primitive_desc_query_md(desc, DNNL_QUERY_SCRATCHPAD, 0);
-    if (hr__dnnl()->memory_desc_get_size(scratchpad) > 0) {
-      step.args[step.arg_count].arg = DNNL_ARG_SCRATCHPAD;
-      step.args[step.arg_count++].memory = hr__pipe_workspace(pipe, scratchpad);
-    }
-    hr__pipe_check(pipe, hr__dnnl()->primitive_desc_query(desc, DNNL_QUERY_IMPL_INFO_STR, 0, &pipe->kernel), "name");
-  }
-  if (pipe->status == HR_OK && !pipe->is_probe) {
-    step.shared = hr__dnnl_primitive_of(desc);
-    hr__pipe_check(pipe, step.shared != NULL ? DNNL_SUCCESS : DNNL_OUT_OF_MEMORY, "primitive");
-  } else if (desc != NULL) {
-    hr__dnnl()->primitive_desc_destroy(desc);
-  }
+  add_scratchpad(pipe, &step);
   hr__pipe_step(pipe, &step);
   if (pipe->status != HR_OK) {
-    hr__dnnl_primitive_release(step.shared);
+    hr__dnnl_primitive_release(primitive);
+    return;
   }
+  pipe->kernel = hr__dnnl_primitive_name(primitive);
 }
 
-static dnnl_primitive_desc reorder_desc(hr_prepared *pipe, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {
+static hr__dnnl_primitive *new_reorder(hr_prepared *pipe, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {
   dnnl_primitive_desc desc = NULL;
   dnnl_primitive_attr attr = hr__pipe_attr(pipe, NULL);
   hr__pipe_check(pipe,
                  hr__dnnl()->reorder_primitive_desc_create(&desc, from, hr__dnnl_engine(), to, hr__dnnl_engine(), attr),
                  "reorder");
   hr__dnnl()->primitive_attr_destroy(attr);
-  if (pipe->status == HR_OK) {
-    hr__dnnl_note_reorder(desc, pipe->thread_count);
-  }
-  return desc;
+  hr__dnnl_primitive *reorder = primitive_of(pipe, desc);
+  hr__dnnl_note_reorder(reorder, pipe->thread_count);
+  return reorder;
 }
 
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
@@ -298,10 +307,10 @@ void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc
   if (pipe->status != HR_OK) {
     return;
   }
-  dnnl_primitive_desc desc = hr__dnnl_known_reorder(from, to, pipe->thread_count);
-  desc = desc != NULL ? desc : reorder_desc(pipe, from, to);
+  hr__dnnl_primitive *reorder = hr__dnnl_known_reorder(from, to, pipe->thread_count);
+  reorder = reorder != NULL ? reorder : new_reorder(pipe, from, to);
   const int args[2][2] = {{DNNL_ARG_SRC, memory_from}, {DNNL_ARG_DST, memory_to}};
-  hr__pipe_primitive(pipe, desc, 2, args);
+  hr__pipe_primitive(pipe, reorder, 2, args);
 }
 
 int hr__pipe_reordered(hr_prepared *pipe, int memory, dnnl_const_memory_desc from, dnnl_const_memory_desc to) {

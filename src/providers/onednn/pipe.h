@@ -134,9 +134,9 @@ int hr__pipe_reordered_weight(hr_prepared *pipe, int arg, int memory, dnnl_const
 /* Adds a reorder step. */
 void hr__pipe_reorder(hr_prepared *pipe, int memory_from, dnnl_const_memory_desc from, int memory_to,
                       dnnl_const_memory_desc to);
-/* Adds the primitive of `desc` (consumed) with its scratchpad, if it has one; args are (DNNL_ARG, memory) pairs, memory
- * -1 is left out. */
-void hr__pipe_primitive(hr_prepared *pipe, dnnl_primitive_desc desc, int count, const int (*args)[2]);
+/* Adds a primitive, whose reference it takes over, with its scratchpad, if it has one; args are (DNNL_ARG, memory)
+ * pairs, memory -1 is left out. */
+void hr__pipe_primitive(hr_prepared *pipe, hr__dnnl_primitive *primitive, int count, const int (*args)[2]);
 void hr__pipe_step(hr_prepared *pipe, const pipe_step *step);
 /* Sets when the step added last runs. */
 void hr__pipe_when(hr_prepared *pipe, pipe_when when);
@@ -144,10 +144,12 @@ void hr__pipe_check(hr_prepared *pipe, int code, const char *what);
 /* Primitive attributes with the scratchpad in our workspace and these post-ops (NULL: none); destroyed by the caller.
  */
 dnnl_primitive_attr hr__pipe_attr(hr_prepared *pipe, dnnl_const_post_ops ops);
-/* The node's descriptor of an earlier preparation with the same numbers, for hr__pipe_primitive, or NULL. */
-dnnl_primitive_desc hr__pipe_known(const hr_prepared *pipe, hr__dnnl_which which);
-/* Remembers the node's descriptor, if there is no error. */
-void hr__pipe_note(const hr_prepared *pipe, hr__dnnl_which which, dnnl_const_primitive_desc desc);
+/* The node's primitive of an earlier preparation with the same numbers, for hr__pipe_primitive, or NULL. */
+hr__dnnl_primitive *hr__pipe_known(const hr_prepared *pipe, hr__dnnl_which which);
+/* The same of a new descriptor, which is consumed, for later preparations, too; NULL: there is an error. */
+hr__dnnl_primitive *hr__pipe_described(hr_prepared *pipe, hr__dnnl_which which, dnnl_primitive_desc desc);
+/* One of its layouts (DNNL_QUERY_..), which the pipe owns until it is finished; NULL: there is an error. */
+dnnl_memory_desc hr__pipe_layout(hr_prepared *pipe, const hr__dnnl_primitive *primitive, int what);
 /* A memory of one f32 that holds, in each run, the number of operand `arg`; -1: 0. */
 int hr__pipe_number(hr_prepared *pipe, int arg, dnnl_const_memory_desc desc);
 int hr__dnnl_dtype(hr_dtype dtype); /* 0: none */

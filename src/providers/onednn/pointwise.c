@@ -187,19 +187,20 @@ void hr__onednn_prepare_product(hr_prepared *pipe, const hr_node *node) {
   }
   pipe_epilogues epilogues;
   hr__pipe_epilogues(pipe, node, 2, 1, NULL, NULL, &epilogues);
-  dnnl_primitive_desc desc = hr__pipe_known(pipe, HR__DNNL_STORED);
-  if (pipe->status == HR_OK && desc == NULL) {
+  hr__dnnl_primitive *primitive = hr__pipe_known(pipe, HR__DNNL_STORED);
+  if (pipe->status == HR_OK && primitive == NULL) {
+    dnnl_primitive_desc desc = NULL;
     dnnl_primitive_attr attr = hr__pipe_attr(pipe, epilogues.ops);
     hr__pipe_check(pipe,
                    hr__dnnl()->matmul_primitive_desc_create(&desc, hr__dnnl_engine(), f.a, f.b, bias_desc, f.c, attr),
                    "pointwise convolution");
     hr__dnnl()->primitive_attr_destroy(attr);
-    hr__pipe_note(pipe, HR__DNNL_STORED, desc);
+    primitive = hr__pipe_described(pipe, HR__DNNL_STORED, desc);
   }
   const int args[4][2] = {
       {DNNL_ARG_SRC, f.a_memory}, {DNNL_ARG_WEIGHTS, f.b_memory}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, f.c_memory}};
   hr__pipe_epilogues_args(&epilogues, 4, args);
-  hr__pipe_primitive(pipe, desc, epilogues.arg_count, epilogues.args);
+  hr__pipe_primitive(pipe, primitive, epilogues.arg_count, epilogues.args);
   hr__pipe_epilogues_fini(&epilogues);
   if (f.unpack.kind == PIPE_UNPACK) {
     hr__pipe_step(pipe, &f.unpack);
