@@ -82,8 +82,11 @@ HR_VMATH_FN hr_c128 hr_c128_exp(hr_c128 a) {
   re = (a.re == HR__F64_INFINITY) & !has_angle ? a.re : re;
   return (a.re == -HR__F64_INFINITY) & !has_angle ? hr_c128_make(0, hr_f64_copysign(0, a.im)) : hr_c128_make(re, im);
 }
-HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) {
-  return hr_c128_make(log(hypot(a.re, a.im)), atan2(a.im, a.re));
+HR_VMATH_FN hr_c128 hr_c128_log(hr_c128 a) { /* near the unit circle from the size's square, less 1 */
+  double size = hypot(a.re, a.im), re = hr_f64_abs(a.re), im = hr_f64_abs(a.im);
+  double large = re < im ? im : re, small = re < im ? re : im;
+  double square = HR__ROUNDED((large - 1) * (large + 1)) + HR__ROUNDED(small * small);
+  return hr_c128_make((size > 0.5) & (size < 2) ? 0.5 * log1p(square) : log(size), atan2(a.im, a.re));
 }
 HR_VMATH_FN hr_c128 hr_c128_sqrt(hr_c128 a) {
   double size = hypot(a.re, a.im), large = __builtin_sqrt((hr_f64_abs(a.re) + size) * 0.5);

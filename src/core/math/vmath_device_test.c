@@ -49,3 +49,19 @@ HR_TEST(complex_functions_of_devices_are_those_of_c) {
     }
   }
 }
+
+/* The sum of the parts' squares is 1, but for its last bits. */
+HR_TEST(logarithms_near_the_unit_circle) {
+  static const double points[][2] = {
+      {1e-10, 1},   {-1, 1e-12},  {0x1.333334p-1, 0x1.99999ap-1}, {0x1.333332p-1, 0x1.99999ap-1},
+      {0x1p-70, 1}, {1, 0x1p-30}, {0x1.fffffep-1, 0x1p-13},       {0x1.000002p0, 0x1p-20}};
+  for (size_t i = 0; i < sizeof points / sizeof *points; ++i) {
+    double re = points[i][0], im = points[i][1];
+    hr_c128 actual = hr_c128_log(hr_c128_make(re, im));
+    double complex expected = clog(__builtin_complex(re, im));
+    if (!is_near(actual.re, creal(expected)) || !is_near(actual.im, cimag(expected))) {
+      HR_FAIL("log(%a, %a) is (%.17g, %.17g), expected (%.17g, %.17g)", re, im, actual.re, actual.im, creal(expected),
+              cimag(expected));
+    }
+  }
+}
