@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # of scikit-learn's support of arrays; scipy reads it at its import
+os.environ.setdefault("HEADRACE_TF32", "off")  # results are compared with a CPU's, which has no such format
 
 
 @pytest.fixture(autouse=True)
