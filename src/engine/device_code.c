@@ -41,13 +41,13 @@ typedef struct device_code {
   module *module;
 } device_code;
 
-/* Texts without shapes, and the number of programs that could have used them. */
+/* Texts without shapes, the number of programs that could have used them, and of kernels of the last program. */
 typedef struct structure {
   uint64_t hash, epoch;
-  int programs;
+  int programs, kernels;
 } structure;
 
-enum { STRUCTURES = 4096, LITERAL_PROGRAMS = 2 };
+enum { STRUCTURES = 4096, LITERAL_PROGRAMS = 2, LITERAL_KERNELS = 4 };
 
 /* A context's. */
 struct code_cache {
@@ -248,7 +248,8 @@ static hr_status share_passes(device_code *code, const hr_kernel *kernel) {
 }
 
 /* True if the same text is needed in one program after the other: shapes change, and each text with literal shapes
- * would be compiled. Also if other kernels have its code already. */
+ * would be compiled. Also if a program has many kernels with it, such as the steps of a recurrent layer, which differ
+ * in their offsets, or if other kernels have its code already. */
 static bool is_for_many_shapes(module *m) {
   code_cache *cache = m->owner;
   hash_passes(m);
@@ -257,9 +258,11 @@ static bool is_for_many_shapes(module *m) {
   if (s->hash != m->hash) {
     *s = (structure){.hash = m->hash};
   }
-  s->programs += s->epoch != cache->epoch;
+  bool is_first = s->epoch != cache->epoch;
+  s->programs += is_first;
+  s->kernels = is_first ? 1 : s->kernels + 1;
   s->epoch = cache->epoch;
-  bool is = s->programs > LITERAL_PROGRAMS || find_shared(cache, m) != NULL;
+  bool is = s->programs > LITERAL_PROGRAMS || s->kernels > LITERAL_KERNELS || find_shared(cache, m) != NULL;
   hr_mutex_unlock(&cache->shared_mutex);
   return is;
 }

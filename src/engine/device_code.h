@@ -12,8 +12,8 @@
 #include "runtime/device.h"
 
 /* A kernel with its text, the first member of an hr_device_kernel. The text has literal shapes, and `hash` names its
- * functions. If it would be the third text that differs from others in shapes alone, in a third program, it has
- * variable shapes instead: kernels of all shapes share it. */
+ * functions. If it would be the third text that differs from others in shapes alone, in a third program, or the fifth
+ * of one program, it has variable shapes instead: kernels of all shapes share it. */
 HR_MUST_USE hr_status hr__device_kernel_create(const hr_kernel *kernel, hr_device *device, uint64_t hash,
                                                hr_host_kernel **out_kernel);
 /* A kernel whose text has variable shapes, for dims that come once. */

@@ -143,6 +143,29 @@ HR_TEST(shapes_that_change_are_compiled_three_times) {
   HR_ASSERT_EQ(unloaded, 3);
 }
 
+HR_TEST(many_shapes_of_one_program_share_code) {
+  enum { KERNELS = 40, LITERAL = 4, FIRST = 500 };
+  hr_context *context;
+  HR_ASSERT_OK(hr__context_create(&context)); /* which has not met the text yet */
+  hr_context *before = hr__context_enter(context);
+  hr_device device = {.context = context, .driver = &driver};
+  hr_host_kernel *kernels[KERNELS];
+  compiled = unloaded = 0;
+  for (int i = 0; i < KERNELS; ++i) {
+    kernels[i] = make_sum(&device, FIRST + i, (uint64_t)i);
+    HR_ASSERT_EQ(((const hr_device_kernel *)kernels[i])->word_count, i < LITERAL ? 0 : 2);
+  }
+  HR_ASSERT_OK(hr__device_kernels_load(&device, KERNELS, (const hr_host_kernel *const *)kernels));
+  HR_ASSERT_EQ(compiled, LITERAL + 1);
+  for (int i = 0; i < KERNELS; ++i) {
+    HR_ASSERT_NOT_NULL(((const hr_device_kernel *)kernels[i])->functions[0]);
+    kernels[i]->destroy(kernels[i]);
+  }
+  HR_ASSERT_EQ(unloaded, LITERAL + 1);
+  (void)hr__context_enter(before);
+  hr__context_destroy(context);
+}
+
 HR_TEST(kernels_for_all_shapes_get_new_numbers_in_place) {
   enum { FIRST = 300, OTHER = 411 };
   hr_device device = {.context = &hr__context_first, .driver = &driver};
