@@ -21,6 +21,7 @@ static int worker_limit(int64_t units, int64_t grain) {
 
 #ifdef HR_USE_OPENMP
 
+#include <dlfcn.h>
 #include <omp.h>
 
 /* ---- OpenMP's threads beside busy neighbours ----
@@ -123,10 +124,15 @@ int hr_library_threads_set(int count) {
 }
 
 /* libgomp's team of a thread does not survive a fork: the child's next region would wait for it for ever. So the
- * thread that forks ends its team, and gets another one with its next region. */
+ * thread that forks ends its team, and gets another one with its next region. The function is of OpenMP 5.0: the
+ * libgomp of systems with glibc 2.28, which wheels are for, lacks it. */
 void hr__parallel_begin_fork(void) {
-  if (!omp_in_parallel()) {
-    (void)omp_pause_resource_all(omp_pause_hard);
+  enum { HARD = 2 }; /* omp_pause_hard */
+  void *found = dlsym(RTLD_DEFAULT, "omp_pause_resource_all");
+  if (found != NULL && !omp_in_parallel()) {
+    int (*pause)(int kind);
+    memcpy(&pause, &found, sizeof pause);
+    (void)pause(HARD);
   }
 }
 
