@@ -379,3 +379,135 @@ def test_lists_of_inference_mode_are_written_in_it_alone():
     assert x.tolist() == [-1, -1, -1]
     with pytest.raises(RuntimeError, match="inference tensor"):
         torch._foreach_neg_([x])
+
+
+def operators_of(function) -> list[str]:
+    """The operators that torch dispatches in a call."""
+    with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        function()
+    return [event.name for event in profile.events() if event.name.startswith("aten::")]
+
+
+def test_writes_along_a_dim_and_ranges_are_one_operator_each():
+    cache, rows, places = floats(2, 5, 3), floats(2, 2, 3), torch.tensor([3, 1], device=DEVICE)
+    assert operators_of(lambda: cache.index_copy_(1, places, rows)) == ["aten::index_copy_"]
+    assert operators_of(lambda: torch.arange(2, 9, device=DEVICE)) == ["aten::arange"]
+
+
+@pytest.mark.parametrize("places", [[3, 0], [1], 4, []])
+@pytest.mark.parametrize("strided", [False, True])
+def test_places_of_writes_along_a_dim_have_any_strides(places, strided):
+    places = torch.tensor(places, dtype=torch.int64)
+    host = torch.arange(60.0).reshape(3, 5, 4)
+    rows = torch.arange(12.0 * places.numel()).neg().reshape(3, places.numel(), 4)
+    given = places.to(DEVICE)
+    if strided and places.dim() == 1:
+        given = places.repeat_interleave(3).to(DEVICE)[1::3]
+        assert given.numel() == 0 or given.storage_offset() == 1
+    wanted = host.index_copy(1, places, rows)
+    assert torch.equal(host.to(DEVICE).index_copy(1, given, rows.to(DEVICE)).cpu(), wanted)
+    turned = host.to(DEVICE).transpose(0, 2)
+    turned.index_copy_(-2, given, rows.to(DEVICE).transpose(0, 2))
+    assert torch.equal(turned.transpose(0, 2).cpu(), wanted)
+    assert torch.equal(host.to(DEVICE).index_fill(1, given, 7.0).cpu(), host.index_fill(1, places, 7.0))
+
+
+def test_places_of_writes_are_on_the_device_and_in_range():
+    x, rows = floats(4, 3), floats(1, 3)
+    with pytest.raises(RuntimeError, match="same device"):
+        x.index_copy_(0, torch.tensor([1]), rows)
+    with pytest.raises(IndexError):
+        x.index_copy_(0, torch.tensor([4], device=DEVICE), rows)
+        x.cpu()
+    single = torch.zeros((), device=DEVICE)
+    assert single.index_copy_(0, torch.tensor([0], device=DEVICE), torch.ones(1, device=DEVICE)).item() == 1
+
+
+@pytest.mark.parametrize("dtype", [None, torch.int32, torch.float16, torch.float64])
+def test_ranges_are_torchs(dtype):
+    for arguments in ((5,), (0,), (2, 9), (2, 9, 3), (9.5, 1, -0.5), (3, 3), (0, 1, 0.25)):
+        mine, torchs = (torch.arange(*arguments, dtype=dtype, device=device) for device in (DEVICE, "cpu"))
+        assert mine.dtype == torchs.dtype and torch.equal(mine.cpu(), torchs)
+    for arguments in ((1, 0), (0, 1, 0), (0, float("inf"))):
+        with pytest.raises((RuntimeError, ValueError)):
+            torch.arange(*arguments, dtype=dtype, device=DEVICE)
+    with pytest.raises(RuntimeError):
+        torch.arange(3, device=DEVICE, layout=torch.sparse_coo)
+    with pytest.raises(RuntimeError):
+        torch.arange(3, device=DEVICE, pin_memory=True)
+
+
+BATCHES = {
+    "batches": lambda: (floats(3, 2, 4), floats(3, 4, 5)),
+    "heads": lambda: (floats(2, 3, 4, 5), floats(2, 3, 5, 6)),
+    "turned": lambda: (floats(2, 3, 4, 5), floats(2, 3, 6, 5).transpose(-1, -2)),
+    "heads beside lengths": lambda: (floats(1, 4, 3, 5).transpose(1, 2), floats(1, 6, 3, 5).permute(0, 2, 3, 1)),
+    "a part of a batch": lambda: (floats(4, 2, 3, 5)[1:3], floats(2, 2, 5, 4)[:, :, :, 1::2]),
+    "one column": lambda: (floats(1, 16, 1), floats(1, 1, 3)),
+    "every second matrix": lambda: (floats(6, 2, 3)[::2], floats(3, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_products_of_batches_are_one_operator(name):
+    a, b = BATCHES[name]()
+    wanted = a.cpu() @ b.cpu()
+    for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            product = a @ b
+        assert torch.allclose(product.cpu(), wanted, atol=1e-5) and product.stride() == wanted.stride()
+        assert product._version == 0 if mode is not torch.inference_mode else product.is_inference()
+        assert not product._is_view()
+    assert operators_of(lambda: a @ b) == ["aten::matmul"]
+    for dtype in (torch.int64, torch.float64, torch.complex64):
+        assert torch.allclose((a.to(dtype) @ b.to(dtype)).cpu(), a.cpu().to(dtype) @ b.cpu().to(dtype))
+
+
+def test_products_of_other_tensors_are_torchs_composite():
+    """Gradients, transforms and modes; batches that are broadcast, merged with rows, copied, empty or refused."""
+    a, b = floats(3, 2, 4, requires_grad=True), floats(3, 4, 5)
+    (a @ b).sum().backward()
+    assert torch.allclose(a.grad.cpu(), (torch.ones(3, 2, 5) @ b.cpu().mT), atol=1e-5)
+    a = a.detach()
+    others = {
+        "broadcast": (a, b[:1]),
+        "one matrix": (a, b[0]),
+        "a vector": (a, b[0, :, 0]),
+        "copied": (floats(3, 2, 2, 4).transpose(0, 1), floats(2, 3, 4, 2)),
+        "no rows": (a[:, :0], b),
+        "nothing to sum": (a[:, :, :0], b[:, :0]),
+        "conjugate": (a.to(torch.complex64).conj(), b.to(torch.complex64)),
+    }
+    for name, (left, right) in others.items():
+        assert torch.allclose((left @ right).cpu(), left.cpu() @ right.cpu(), atol=1e-5), name
+    rows = torch.vmap(lambda x, y: x.unsqueeze(0) @ y.unsqueeze(0))(a, b)
+    assert torch.allclose(rows.squeeze(1).cpu(), a.cpu() @ b.cpu(), atol=1e-5)
+    with forward.dual_level():
+        tangent = forward.unpack_dual(forward.make_dual(a, torch.ones_like(a)) @ b).tangent
+    assert torch.allclose(tangent.cpu(), torch.ones(3, 2, 4) @ b.cpu(), atol=1e-5)
+    with Seen() as seen:
+        a @ b
+    assert torch.ops.aten.bmm in seen.operators
+    for left, right in ((a, b[:, :3]), (a, b[:2]), (a, b.cpu()), (a, b.double())):
+        with pytest.raises(RuntimeError):
+            left @ right
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        assert (a @ b).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("sought", [[7], [[7]], 7, [7, 3], []])
+@pytest.mark.parametrize("dtypes", [("int64", "int64"), ("float32", "int64"), ("int32", "float64")])
+def test_membership_is_torchs(sought, dtypes):
+    elements = torch.tensor([[7, 3, 1], [0, 7, 7]]).to(getattr(torch, dtypes[0]))
+    sought = torch.tensor(sought).to(getattr(torch, dtypes[1]))
+    for host in (elements, elements.t(), elements[0], elements[0, 0], elements[:0]):
+        for invert in (False, True):
+            torchs = torch.isin(host, sought, invert=invert)
+            mine = torch.isin(host.to(DEVICE), sought.to(DEVICE), invert=invert)
+            assert torch.equal(mine.cpu(), torchs) and mine.stride() == torchs.stride()
+
+
+def test_membership_of_one_element_is_one_operator():
+    x, nan = torch.tensor([1.0, float("nan")], device=DEVICE), torch.tensor([float("nan")], device=DEVICE)
+    assert torch.isin(x, nan).tolist() == [False, False]
+    assert operators_of(lambda: torch.isin(x, nan)) == ["aten::isin"]

@@ -48,6 +48,7 @@
 #include <ATen/ops/gt_ops.h>
 #include <ATen/ops/index_copy_ops.h>
 #include <ATen/ops/index_select_ops.h>
+#include <ATen/ops/isin_ops.h>
 #include <ATen/ops/le_ops.h>
 #include <ATen/ops/lerp_ops.h>
 #include <ATen/ops/log_ops.h>
@@ -186,8 +187,8 @@ HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
             ops::logical_and, ops::logical_or, ops::logical_not, ops::bitwise_and_Tensor, ops::bitwise_or_Tensor,
             ops::bitwise_not, ops::where_self, ops::masked_fill_Scalar>(m);
   implement<ops::sum_dim_IntList, ops::mean_dim, ops::max, ops::argmax, ops::topk, ops::min_dim, ops::any, ops::all,
-            ops::cumsum, ops::mm, ops::bmm, ops::addmm, ops::_softmax, ops::_log_softmax, ops::native_layer_norm,
-            ops::_scaled_dot_product_fused_attention_overrideable>(m);
+            ops::isin_Tensor_Tensor, ops::cumsum, ops::mm, ops::bmm, ops::addmm, ops::_softmax, ops::_log_softmax,
+            ops::native_layer_norm, ops::_scaled_dot_product_fused_attention_overrideable>(m);
   implement<ops::cat, ops::index_select, ops::gather, ops::embedding, ops::_to_copy, ops::clone,
             ops::_local_scalar_dense>(m);
   m.impl("take_along_dim", TORCH_FN(take_along_dim));

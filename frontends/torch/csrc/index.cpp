@@ -474,8 +474,7 @@ Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t cou
 
 // ---- computed from the index
 
-Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scalar &step) {
-  ScalarType type = result.tensor().scalar_type();
+Tensor arange(Result result, ScalarType type, const Scalar &start, const Scalar &end, const Scalar &step) {
   bool integral = c10::isIntegralType(type, false);
   double first = start.toDouble(), last = end.toDouble();
   bool is_exact = type == ScalarType::Long; // since torch 2.14 fractions count, as for other dtypes
@@ -496,8 +495,8 @@ Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scala
   } else {
     count = static_cast<int64_t>(std::ceil((last - first) / by));
   }
-  Tensor out =
-      result.tensor().numel() == count && result.tensor().dim() == 1 ? result.tensor() : result.begin({count}, type);
+  bool fits = !result.is_fresh() && result.tensor().numel() == count && result.tensor().dim() == 1;
+  Tensor out = fits ? result.tensor() : result.begin({count}, type);
   if (count == 0)
     return out;
   Record record(HR_OP_ARANGE);

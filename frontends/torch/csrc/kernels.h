@@ -182,7 +182,7 @@ Tensor embedding(const Tensor &weight, const Tensor &indices, int64_t padding_in
                  bool sparse);
 Tensor embedding_backward(const Tensor &grad, const Tensor &indices, int64_t count, int64_t padding_index,
                           bool scale_by_frequency);
-Tensor arange(Result result, const Scalar &start, const Scalar &end, const Scalar &step);
+Tensor arange(Result result, ScalarType type, const Scalar &start, const Scalar &end, const Scalar &step);
 Tensor eye(Result result, int64_t rows, int64_t columns);
 Tensor uniform(const Tensor &self, double from, double to, const OptionalGenerator &generator);
 Tensor normal(const Tensor &self, double mean, double deviation, const OptionalGenerator &generator);

@@ -1,12 +1,14 @@
-// linear.cpp: aten::linear and its gradients in one step each.
+// linear.cpp: aten::linear and its gradients in one step each; aten::matmul of batches where no gradient is recorded.
 //
 // torch composes it from a transposed view and a product, each with a dispatch, a tensor and an autograd node of its
 // own: most of a small layer's cost. The gradients here are the same records (two products and a sum) without the views
 // in between. Calls under a mode or a transform, on subclasses, and unusual ones (complex numbers, forward gradients)
 // go through torch's own linear. With create_graph=True or batches of gradients, the gradient is composed of torch's
 // operators.
+#include <ATen/TensorUtils.h>
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/matmul_native.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -159,11 +161,54 @@ Tensor linear(c10::DispatchKeySet keys, const Tensor &input, const Tensor &weigh
                                                                           : at::native::linear(input, weight, bias);
 }
 
+// ---- products of batches
+
+// True for two batches of the same size. torch's composite expands them otherwise, or merges one's batch and rows.
+bool are_batches(const Tensor &a, const Tensor &b) {
+  int64_t rank = a.dim();
+  ScalarType type = a.scalar_type();
+  return rank >= 3 && b.dim() == rank && is_on_device(a) && b.device() == a.device() && b.scalar_type() == type &&
+         type != ScalarType::Bool && !c10::isFloat8Type(type) && a.size(-1) == b.size(-2) && a.numel() > 0 &&
+         b.numel() > 0 && a.sizes().slice(0, rank - 2).equals(b.sizes().slice(0, rank - 2));
+}
+
+// A tensor as one batch of matrices, if its strides allow this without a copy.
+struct Batch {
+  at::DimVector sizes;
+  std::optional<at::DimVector> strides;
+
+  explicit Batch(const Tensor &tensor) {
+    int64_t rows = tensor.size(-2), columns = tensor.size(-1);
+    sizes = {tensor.numel() / (rows * columns), rows, columns};
+    strides = at::detail::computeStride(tensor.sizes(), tensor.strides(), sizes);
+  }
+};
+
+// torch's composite expands both tensors, reshapes them, multiplies and reshapes the result: five operators.
+Tensor matmul_of_batches(c10::DispatchKeySet keys, const Tensor &a, const Tensor &b) {
+  if (!is_plain_call(keys) || !are_batches(a, b) || have_tangents(a, b) || need_gradients(a, b))
+    return at::native::matmul(a, b);
+  Batch left(a), right(b);
+  if (!left.strides.has_value() || !right.strides.has_value())
+    return at::native::matmul(a, b);
+  OnDevice on(a);
+  Dims sizes(a.sizes().begin(), a.sizes().end());
+  sizes.back() = b.size(-1);
+  Tensor out = new_tensor(sizes, a.scalar_type());
+  Batch joined(out);
+  Record record(HR_OP_MATMUL);
+  record.in(a, left.sizes, *left.strides).in(b, right.sizes, *right.strides);
+  record.out(out, joined.sizes, *joined.strides).run();
+  return out;
+}
+
 HEADRACE_KERNELS(aten, PrivateUse1, m) {
   m.impl("linear", TORCH_FN(linear));
+  m.impl("matmul", TORCH_FN(matmul_of_batches));
 }
 HEADRACE_KERNELS(aten, AutogradPrivateUse1, m) {
   m.impl("linear", TORCH_FN(linear));
+  m.impl("matmul", TORCH_FN(matmul_of_batches));
 }
 
 } // namespace

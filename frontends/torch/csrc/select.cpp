@@ -165,10 +165,12 @@ Tensor put(const Tensor &self, const Tensor &places, const Tensor &source, bool 
 
 // The index broadcast to the source's shape, for scatter.
 static Tensor spread_index(const Tensor &index, int64_t along, IntArrayRef sizes) {
-  std::vector<int64_t> shape(sizes.size(), 1);
-  if (!shape.empty())
-    shape[along] = index.numel();
-  return index.reshape(shape).expand(sizes);
+  if (!is_on_device(index))
+    fail_device(index);
+  Dims strides(sizes.size(), 0);
+  if (index.dim() > 0 && !sizes.empty())
+    strides[along] = index.stride(0);
+  return new_view_of(index, sizes, strides, index.storage_offset(), index.scalar_type());
 }
 
 Tensor index_copy(Result result, const Tensor &self, int64_t dim, const Tensor &index, const Tensor &source) {
@@ -313,9 +315,13 @@ static void check_isin(ScalarType type) {
 
 Tensor isin(Result result, const Tensor &elements, const Tensor &among, bool invert) {
   check_isin(elements.scalar_type()), check_isin(among.scalar_type());
+  bool is_one = among.numel() == 1 && among.dim() > 0 && among.dim() <= elements.dim(); // as the end of a sequence
   Tensor found;
   if (elements.numel() == 0 || among.numel() == 0)
     found = fill_with(new_tensor(elements.sizes(), ScalarType::Bool), false);
+  else if (is_one)
+    found = pointwise_row_major(Result::fresh(), elements.sizes(), ScalarType::Bool, HR_OP_EQ, Rule::Compare, elements,
+                                among);
   else
     found = elements.unsqueeze(-1).eq(among.reshape({-1})).any(-1);
   return result.give(invert ? found.logical_not() : found);

@@ -391,7 +391,8 @@ Tensor new_range(const Scalar &start, const Scalar &end, const Scalar &step, std
   OnDevice on(device);
   bool is_whole = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
   ScalarType type = dtype.value_or(is_whole ? ScalarType::Long : c10::get_default_dtype_as_scalartype());
-  return arange(Result::out(empty_tensor({0}, type, layout, device, pin_memory, std::nullopt)), start, end, step);
+  check_options(layout, device, pin_memory);
+  return arange(Result::fresh(), type, start, end, step);
 }
 Tensor range_to(const Scalar &end, std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
                 std::optional<at::Device> device, std::optional<bool> pin_memory) {
