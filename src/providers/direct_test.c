@@ -109,8 +109,11 @@ HR_TEST(direct_takes_small_convolutions) {
   cases_begin(&hr__direct_weights_provider);
   static const window taken[] = {{2, 1, 16, 16, 1, {160, 160}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                  {2, 1, 3, 32, 1, {56, 56}, {7, 7}, {2, 2}, {3, 3}, {1, 1}},
-                                 {2, 1, 64, 32, 1, {40, 40}, {2, 2}, {2, 2}, {0, 0}, {1, 1}}};
-  static const window left[] = {{2, 1, 512, 512, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {2, 1, 64, 32, 1, {40, 40}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
+                                 {2, 12, 32, 64, 1, {24, 24}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                 {2, 12, 64, 128, 1, {12, 12}, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+  static const window left[] = {{2, 24, 32, 64, 1, {24, 24}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                {2, 1, 512, 512, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                 {2, 1, 64, 256, 1, {56, 56}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
                                 {2, 64, 16, 16, 1, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
   for (int layout = 0; layout < 2; ++layout) { /* for any layout: the choice depends on the shape alone */
@@ -128,6 +131,20 @@ HR_TEST(direct_takes_small_convolutions) {
   op_case t = window_case(HR_OP_CONV, &taken[0], HR_DTYPE_BF16, IMAGE_DENSE, IMAGE_DENSE, IMAGE_DENSE, false);
   t.provider = &hr__direct_provider;
   HR_ASSERT(!op_case_is_taken(&t));
+}
+
+/* With windows of one row the gradient of the weights pays up to smaller ones. */
+HR_TEST(direct_takes_windows_of_one_row) {
+  cases_begin(&hr__direct_provider);
+  cases_begin(&hr__direct_weights_provider);
+  static const window rows[] = {{2, 16, 96, 96, 1, {1, 110}, {1, 3}, {1, 2}, {0, 1}, {1, 1}},
+                                {2, 16, 96, 96, 1, {1, 120}, {1, 3}, {1, 2}, {0, 1}, {1, 1}}};
+  for (hr_op op = HR_OP_CONV; op <= HR_OP_CONV_BACKWARD_WEIGHT; ++op) {
+    for (int i = 0; i < 2; ++i) {
+      op_case t = direct_case(op, &rows[i], IMAGE_CHANNELS_LAST, IMAGE_DENSE, IMAGE_CHANNELS_LAST, false);
+      HR_ASSERT_EQ(op_case_is_taken(&t), i == 0 || op != HR_OP_CONV_BACKWARD_WEIGHT);
+    }
+  }
 }
 
 /* Many narrow images, for which the second cache holds more weights. */

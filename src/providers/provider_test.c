@@ -232,6 +232,7 @@ HR_TEST(sgemm_multiplies_in_every_layout) {
 static const product batches[] = {
     {1, {3}, 5, 7, 4},       {2, {2, 3}, 21, 32, 21}, {2, {3, 2}, 50, 17, 66}, {1, {4}, 100, 3, 33},
     {2, {1, 3}, 4, 40, 200}, {2, {3, 1}, 16, 16, 16}, {1, {2}, 9, 300, 130},   {2, {2, 2}, 6, 1, 20},
+    {2, {8, 4}, 16, 16, 2},  {1, {3}, 70, 40, 3},
 };
 enum { BATCHES = sizeof batches / sizeof *batches };
 
@@ -258,9 +259,9 @@ HR_TEST(batched_products_multiplies_in_every_layout) {
 }
 
 HR_TEST(batched_products_leaves_other_products_to_others) {
-  static const product other[] = {{0, {0}, 8, 8, 8}, {1, {1}, 8, 8, 8},   {2, {1, 1}, 8, 8, 8},
-                                  {1, {3}, 1, 8, 8}, {1, {3}, 8, 8, 3},   {1, {3}, 8, 0, 8},
-                                  {1, {0}, 8, 8, 8}, {1, {2}, 2, 513, 8}, {1, {2}, 2, 4, 1025}};
+  static const product other[] = {{0, {0}, 8, 8, 8},   {1, {1}, 8, 8, 8},     {2, {1, 1}, 8, 8, 8}, {1, {3}, 1, 8, 8},
+                                  {1, {3}, 8, 8, 1},   {1, {64}, 256, 16, 3}, {1, {3}, 8, 0, 8},    {1, {0}, 8, 8, 8},
+                                  {1, {2}, 2, 513, 8}, {1, {2}, 2, 4, 1025}};
   const hr_provider *provider = &hr__batched_products_provider;
   cases_begin(provider);
   for (size_t i = 0; i < sizeof other / sizeof *other; ++i) {

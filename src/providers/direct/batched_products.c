@@ -36,9 +36,13 @@ enum {
   ROWS_PACKED_MIN = 4, /* fewer are not worth packing the right factor */
   DEPTH_MAX = 512,
   COLUMNS_MAX = 1024,
-  COLUMNS_MIN = 4
+  COLUMNS_MIN = 2,
+  COLUMNS_NARROW = 3
 };
 static const int64_t SERIAL_FLOPS = 1000000;
+/* With narrow results a library is up to a quarter faster, but products up to here don't save what its primitive takes.
+ */
+static const int64_t FLOPS_OF_NARROW = 1000000;
 
 /* Matrices in [images][heads]; strides in elements, 0 along dims of 1. */
 typedef struct matrices {
@@ -100,11 +104,17 @@ static void describe(const hr_node *node, hr_prepared *p) {
   p->c_arg = node->input_count;
 }
 
+static bool has_columns(const hr_prepared *p) {
+  int64_t flops = 2 * p->images * p->heads * p->rows * p->depth * p->columns;
+  return p->columns >= COLUMNS_MIN && p->columns <= COLUMNS_MAX &&
+         (p->columns > COLUMNS_NARROW || flops <= FLOPS_OF_NARROW);
+}
+
 static bool has_sizes(const hr_prepared *p) {
   bool is_shared = (p->b.image == 0 || p->images == 1) && (p->b.head == 0 || p->heads == 1);
   bool is_dense = !p->packs || ((p->b.row == 1 || p->depth == 1) && p->rows >= ROWS_PACKED_MIN);
   return !is_shared && is_dense && p->images * p->heads > 1 && p->c.column == 1 && p->rows > 1 && p->depth > 0 &&
-         p->depth <= DEPTH_MAX && p->columns >= COLUMNS_MIN && p->columns <= COLUMNS_MAX;
+         p->depth <= DEPTH_MAX && has_columns(p);
 }
 
 static bool plan(const hr_node *node, hr_prepared *p) {

@@ -5,8 +5,8 @@
 
 enum { DIMS = HR__DIRECT_DIMS };
 /* Up to FEW_WEIGHTS for each output row the weights stay in the first cache. */
-enum { FEW_WEIGHTS = 10240, WEIGHTS_MAX = 40960 };
-static const int64_t FLOPS_MAX = 250000000, FLOPS_MAX_OF_MANY = 50000000;
+enum { FEW_WEIGHTS = 10240, WEIGHTS_MAX = 80 << 10, WEIGHTS_OF_ROW = 40 << 10 };
+static const int64_t FLOPS_MAX = 250000000, FLOPS_MAX_OF_MANY = 70000000, FLOPS_OF_ROW = 50000000;
 /* A primitive would gain some tens of microseconds at most. */
 enum { WEIGHTS_OF_LIGHT = 160 << 10, FLOPS_OF_LIGHT = 20000000 };
 /* Of narrow images, which read each weight for many of them; with one vector of outputs, eight pixels of a row fill the
@@ -70,9 +70,17 @@ static int64_t weights_of(const hr__direct_shape *s) {
   return s->x.channels * s->y.channels * s->kernel[0] * s->kernel[1];
 }
 
-bool hr__direct_is_small(const hr__direct_shape *s) {
+static bool is_within(const hr__direct_shape *s, int64_t weights_max, int64_t flops_of_many) {
   int64_t weights = weights_of(s);
-  return weights <= WEIGHTS_MAX && hr__direct_flops(s) <= (weights <= FEW_WEIGHTS ? FLOPS_MAX : FLOPS_MAX_OF_MANY);
+  return weights <= weights_max && hr__direct_flops(s) <= (weights <= FEW_WEIGHTS ? FLOPS_MAX : flops_of_many);
+}
+
+bool hr__direct_is_small(const hr__direct_shape *s) {
+  return is_within(s, WEIGHTS_MAX, FLOPS_MAX_OF_MANY);
+}
+
+bool hr__direct_has_small_weights(const hr__direct_shape *s) {
+  return s->kernel[0] > 1 ? hr__direct_is_small(s) : is_within(s, WEIGHTS_OF_ROW, FLOPS_OF_ROW);
 }
 
 bool hr__direct_is_light(const hr__direct_shape *s) {

@@ -245,7 +245,7 @@ static bool supports(const hr_program *program, const hr_node *node) {
     return false;
   }
   hr__direct_shape shape = hr__direct_shape_of(node);
-  return hr__direct_is_small(&shape);
+  return hr__direct_has_small_weights(&shape);
 }
 
 static bool renumber(hr_prepared *p, const hr_program *program, const hr_node *node, size_t *out_workspace_bytes) {
