@@ -363,6 +363,27 @@ def test_writes_to_lists_are_counted_once(dtypes):
         assert versions(name, DEVICE, *arguments) == versions(name, "cpu", *arguments), call
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: torch._foreach_add_([x], [x.t()]),
+        lambda x: torch._foreach_mul_([x[1:], x[0]], [x[:-1], x[0]]),
+        lambda x: torch._foreach_copy_([x[1:]], [x[:-1]]),
+        lambda x: torch._foreach_mul_([x[0], x[1]], x[0, 1]),
+    ],
+)
+def test_lists_refuse_to_write_what_they_read_elsewhere(write):
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor"):
+        write(floats(3, 3))
+
+
+def test_lists_write_what_they_read_in_the_same_place_in_order():
+    expected, x = torch.arange(6.0).view(3, 2), torch.arange(6.0, device=DEVICE).view(3, 2)
+    for given in (expected, x):
+        torch._foreach_add_([given[0], given[1], given[0]], [given[0], given[0], given[1]])
+    assert torch.equal(x.cpu(), expected)
+
+
 def test_a_saved_value_that_a_list_changes_is_refused():
     """Its gradient would be wrong."""
     x, factor = floats(3, requires_grad=True), floats(3)

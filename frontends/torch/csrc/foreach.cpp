@@ -1,5 +1,6 @@
 // foreach.cpp: element-wise operations over lists of tensors (the optimizers' updates), in one record if the lists
 // allow it instead of one per tensor; the fused optimizers; and the operators of torch.amp.GradScaler.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/TensorImpl.h>
 
@@ -149,6 +150,19 @@ static void count_writes(TensorList written) {
     tensor.unsafeGetTensorImpl()->bump_version(); // refuses those of inference mode outside of it
 }
 
+// Fails if a written tensor has some elements in common with one that is read at other positions.
+static void check_overlaps(TensorList written, const ListOperand *operands, int count) {
+  for (int i = 0; i < count; ++i) {
+    const ListOperand &operand = operands[i];
+    for (size_t k = 0; k < written.size(); ++k) {
+      if (operand.kind == ListOperand::Tensors)
+        at::assert_no_partial_overlap(written[k], operand.tensors[k]);
+      else if (operand.kind == ListOperand::One && operand.one.tensor != nullptr)
+        at::assert_no_partial_overlap(written[k], *operand.one.tensor);
+    }
+  }
+}
+
 std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const ListOperand *operands, int count) {
   size_t size = list_size(operands, count);
   TORCH_CHECK(size > 0, "Tensor list must have at least one tensor.");
@@ -179,6 +193,8 @@ std::vector<Tensor> foreach_record(ListResult result, hr_op op, Rule rule, const
     made.reserve(size);
     for (size_t k = 0; k < size; ++k)
       made.push_back(new_like(first[k]));
+  } else {
+    check_overlaps(result.self(), operands, count);
   }
   ListRecord record;
   record.reserve(size * (count + 1), size * count);
