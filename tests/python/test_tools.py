@@ -184,6 +184,13 @@ def test_ops_that_do_not_exist_are_said_to_be_missing():
     assert "relu" in run("ops", "relu").stdout
 
 
+def test_the_package_runs_the_command():
+    done = subprocess.run([sys.executable, "-m", "headrace", "ops", "relu"], capture_output=True, text=True, check=True)
+    assert "pointwise" in done.stdout
+    done = subprocess.run([sys.executable, "-m", "headrace", "bogus"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and 'no command "bogus"' in done.stderr
+
+
 def test_explain_refuses_what_it_does_not_know(program, tmp_path):
     assert "--svgg" in run("explain", program, "--svgg", "x", code=2).stderr
     assert "explain: no file" in run("explain", code=2).stderr and "run: no file" in run("run", code=2).stderr
