@@ -65,9 +65,11 @@ struct hr_prepared {
   bool packs_x, packs_y;
   int64_t u_floats, x_floats, y_floats, number_floats;
   int y_arg;
-  uint64_t stamp, recipe[RECIPE_WORDS];
+  uint64_t stamp;
   hr__direct_epilogues epilogues; /* a prepared convolution has memory for its own count */
 };
+
+_Static_assert(offsetof(hr_prepared, epilogues) <= 512, "cached programs have one for each convolution");
 
 typedef struct call {
   const hr_prepared *p;
@@ -134,11 +136,31 @@ static const float *pack_weights(const hr_prepared *p, const float *w, float *u)
   return u;
 }
 
+/* Everything that the packed weights depend on. */
+static void recipe_of(const hr_prepared *p, uint64_t *out_recipe) {
+  const int64_t recipe[RECIPE_WORDS] = {0x64697265 + p->is_gradient,
+                                        p->shape.w_offset,
+                                        p->x.channels,
+                                        p->y.channels,
+                                        p->out_stride,
+                                        p->in_stride,
+                                        p->shape.w_tap[0],
+                                        p->shape.w_tap[1],
+                                        p->shape.kernel[0],
+                                        p->shape.kernel[1],
+                                        p->shape.stride[0] << 32 | p->shape.stride[1],
+                                        p->shape.padding[0],
+                                        p->shape.padding[1]};
+  memcpy(out_recipe, recipe, sizeof recipe);
+}
+
 /* Packed weights: the cached ones, or new ones. *out_cached has to be released when the run ends. */
 static void find_weights(hr_prepared *p, call *c, float *workspace, hr_cached_weights **out_cached) {
   bool is_new = false;
+  uint64_t recipe[RECIPE_WORDS];
+  recipe_of(p, recipe);
   hr_cached_weights *cached =
-      hr__cached_weights_get(p->stamp, p->recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float), &is_new);
+      hr__cached_weights_get(p->stamp, recipe, RECIPE_WORDS, (size_t)p->u_floats * sizeof(float), &is_new);
   if (is_new) {
     pack_weights(p, c->w, hr__cached_weights_data(cached));
     hr__cached_weights_publish(cached);
@@ -381,20 +403,6 @@ static void divide(hr_prepared *p) {
   p->rows = rows_of_unit(p, threads);
   p->units = p->bands * blocks_of(p);
   p->grain = is_serial ? p->units : 1;
-  const int64_t recipe[RECIPE_WORDS] = {0x64697265 + p->is_gradient,
-                                        p->shape.w_offset,
-                                        p->x.channels,
-                                        p->y.channels,
-                                        p->out_stride,
-                                        p->in_stride,
-                                        p->shape.w_tap[0],
-                                        p->shape.w_tap[1],
-                                        p->shape.kernel[0],
-                                        p->shape.kernel[1],
-                                        p->shape.stride[0] << 32 | p->shape.stride[1],
-                                        p->shape.padding[0],
-                                        p->shape.padding[1]};
-  memcpy(p->recipe, recipe, sizeof recipe);
 }
 
 static size_t footprint(const hr_prepared *p) {
