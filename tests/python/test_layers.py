@@ -319,6 +319,18 @@ def test_unfold_and_fold(kernel, dilation, padding, stride):
         check(lambda t: F.fold(t, (7, 9), kernel, dilation, padding, stride), columns, layout=layout, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(2, 8, 4, 6), (1, 16, 4, 2), (3, 2, 8, 4, 6), (8, 4, 6)])
+def test_pixels_and_channels_change_places(size):
+    x = numbers(size)
+    for move in (F.pixel_shuffle, F.pixel_unshuffle):
+        for layout in LAST if len(size) == 4 else ("contiguous", "strided"):
+            check(lambda t: move(t, 2), x, layout=layout)
+        for form in (torch.contiguous_format, torch.channels_last) if len(size) == 4 else (torch.contiguous_format,):
+            cpu, ours = (move(t.contiguous(memory_format=form), 2) for t in (x, x.to(DEVICE)))
+            assert_same(ours, cpu)
+            assert ours.stride() == cpu.stride()
+
+
 # ---- bags of embeddings
 
 

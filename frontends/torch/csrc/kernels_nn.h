@@ -62,6 +62,8 @@ Tensor named_convolution(Result result, const Tensor &input, const Tensor &weigh
 Tensor3 named_convolution_backward(const Tensor &grad, const Tensor &input, const Tensor &weight, IntArrayRef stride,
                                    IntArrayRef padding, std::array<bool, 3> mask);
 Tensor channel_shuffle(const Tensor &self, int64_t groups);
+Tensor pixel_shuffle(const Tensor &self, int64_t factor);
+Tensor pixel_unshuffle(const Tensor &self, int64_t factor);
 void fused_adagrad(TensorList params, TensorList grads, TensorList sums, TensorList steps, const Operand &lr,
                    double lr_decay, double weight_decay, double eps, bool maximize, const OptionalTensor &grad_scale,
                    const OptionalTensor &found_inf);

@@ -7,6 +7,8 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/pixel_shuffle_native.h>
+#include <ATen/ops/pixel_unshuffle_native.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/where.h>
@@ -151,6 +153,15 @@ Tensor channel_shuffle(const Tensor &self, int64_t groups) {
   if (out.numel() > 0)
     copy_on_device(self.contiguous().view(split).transpose(1, 2).reshape(self.sizes()), out);
   return out;
+}
+
+// torch's composites give the default layout for any.
+Tensor pixel_shuffle(const Tensor &self, int64_t factor) {
+  return at::native::math_pixel_shuffle(self, factor).contiguous(self.suggest_memory_format());
+}
+
+Tensor pixel_unshuffle(const Tensor &self, int64_t factor) {
+  return at::native::math_pixel_unshuffle(self, factor).contiguous(self.suggest_memory_format());
 }
 
 // ---- Adagrad
