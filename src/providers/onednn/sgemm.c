@@ -223,6 +223,11 @@ static bool is_weight(const hr_program *program, const hr_node *node) {
   return !program->buffers[index].is_dead && hr_program_writes(program, index) == 0;
 }
 
+/* True if sgemm multiplies faster by a transposed matrix after its columns are copied. */
+static bool copying_is_worth(bool is_transposed, int64_t rows, int64_t depth) {
+  return is_transposed && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN;
+}
+
 /* The loops that multiply. A weight's panels are worth their memory if its columns are dense, or it is large. Until
  * they exist, panels of the stored weight multiply if sgemm could give other bits. */
 static void choose_loop(hr_prepared *p, bool is_weight) {
@@ -230,8 +235,7 @@ static void choose_loop(hr_prepared *p, bool is_weight) {
   bool packs = p->b.is_transposed, is_narrow = hr__panels_are_worth(rows, depth, columns, packs);
   p->is_few = !p->a.is_transposed && !p->b.is_transposed && few_rows_are_worth(rows, depth, columns);
   p->is_packed = is_weight && (packs || !is_narrow) && hr__packed_panels_are_worth(rows, depth, columns, packs);
-  p->is_copied = is_weight && !p->is_packed && packs && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN &&
-                 hr__panels_match(depth);
+  p->is_copied = is_weight && !p->is_packed && copying_is_worth(packs, rows, depth) && hr__panels_match(depth);
   p->is_panels = !p->is_few && !p->is_copied && (is_narrow || (p->is_packed && !hr__panels_match(depth)));
 }
 
@@ -259,9 +263,9 @@ static bool supports(const hr_program *program, const hr_node *node) {
 static bool is_own(const hr_view *b, int64_t rows) {
   int64_t depth = b->dims[b->rank - 2], columns = b->dims[b->rank - 1];
   bool is_transposed = columns > 1 && b->strides[b->rank - 1] != 1;
-  bool needs_sgemm = is_transposed && rows >= COPIED_ROWS_MIN && depth >= COPIED_DEPTH_MIN;
-  return !needs_sgemm && ((!is_transposed && few_rows_are_worth(rows, depth, columns)) ||
-                          hr__panels_are_worth(rows, depth, columns, is_transposed));
+  return !copying_is_worth(is_transposed, rows, depth) &&
+         ((!is_transposed && few_rows_are_worth(rows, depth, columns)) ||
+          hr__panels_are_worth(rows, depth, columns, is_transposed));
 }
 
 /* The record's product has more than one row and one right factor. */
