@@ -40,6 +40,7 @@ struct hr_tuning {
   hr_tuning_entry *tuning_entry;
   int run_count, candidate_count; /* the first is the step's own */
   int64_t next_ns;                /* no try before */
+  int awaited;                    /* samples of the step's own algorithm before the next try */
   int64_t last_run, between;      /* number of the program's last run; MEMORY times the mean runs between two of them */
   bool has_claim, is_over;
   hr_algorithm own;      /* the step's */
@@ -113,6 +114,7 @@ hr_tuning *hr__tuning_create(hr_device *device, const hr_provider *const *provid
                           .node = node,
                           .input_count = node->input_count,
                           .tuning_entry = tuning_entry,
+                          .awaited = SAMPLES,
                           .own = own->algorithm};
   }
   return tuning;
@@ -386,7 +388,7 @@ static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
     tuning->is_over = true;
     return false;
   }
-  if (tuning->candidates[0].sample_count < SAMPLES || now_ns(tuning, call) < tuning->next_ns ||
+  if (tuning->candidates[0].sample_count < tuning->awaited || now_ns(tuning, call) < tuning->next_ns ||
       !may_spend(tuning->device)) {
     return true;
   }
@@ -396,8 +398,10 @@ static bool prepare_run(hr_tuning *tuning, const hr_tuning_call *call) {
   }
   if (next == NULL) {
     finish(tuning, call->stamps);
+    return false;
   }
   tuning->next_ns = now_ns(tuning, call) + PAUSE_NS;
+  tuning->awaited = tuning->candidates[0].sample_count + 1;
   return false;
 }
 

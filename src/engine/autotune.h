@@ -4,9 +4,9 @@
  * before left them in the caches; then it runs its own algorithm, whose results count. Each candidate is timed a few
  * times, some milliseconds apart; a clearly slower one is dropped sooner. While more than 64 other programs run between
  * two runs of a step, it is left alone, so that programs of many sizes keep no candidates. The step's own algorithm is
- * timed in all runs in between, so that disturbances count in its favour. The fastest is written to tuning_cache.h
- * for later processes if it beats the step's own by more than the timing error. Steps that read their outputs are not
- * timed.
+ * timed in all runs in between, at least one after each trial, so that disturbances count in its favour: its first runs
+ * share the cores with compilers of kernels. The fastest is written to tuning_cache.h for later processes if it beats
+ * the step's own by more than the timing error. Steps that read their outputs are not timed.
  *
  * On devices, programs are replayed as a whole instead. A step's algorithms are then timed in turn before its first
  * run, and the fastest runs from then on. This takes up to a second of a process; the rest is left to later processes.

@@ -369,6 +369,26 @@ HR_TEST(a_choice_that_the_node_has_not_leaves_it_to_the_first_provider) {
   end();
 }
 
+/* Other work, such as compilers of kernels, takes the cores during a program's first runs. */
+HR_TEST(load_on_the_first_runs_counts_against_no_algorithm) {
+  begin("measure");
+  product_step s;
+  step_begin(&s);
+  hr__tuning_allow(ENOUGH_NS);
+  for (int i = 0; i < 100; ++i) {
+    s.own.prepared->ns = i < 7 ? 60000 : 29000;
+    step_run(&s, 1);
+    clock_ns += 30000000; /* the rest of the program, longer than the pause between two trials */
+  }
+  HR_ASSERT_EQ(each_file("", NULL), 1);
+  step_end(&s);
+  hr__tuning_cache_forget();
+  step_begin(&s);
+  HR_ASSERT(s.own.algorithm.provider == &slow && s.tuning == NULL);
+  step_end(&s);
+  end();
+}
+
 /* Programs that are made and not repeated claim nothing; of two that repeat one measures. */
 HR_TEST(autotuning_that_ends_early_leaves_the_entry_to_another) {
   begin("measure");
