@@ -40,13 +40,12 @@ def run_file(folder, name, platform, options, only, show=lambda cases: None):
 
 def run_named(folder, pair, options, store):
     """Cases that do not pass run under the name of the CPU backend, if they pass on it: many skip platforms that they
-    do not know, and others expect of memory of the host what the CPU backend has."""
+    do not know or have fewer cases for these, and others expect of memory of the host what the CPU backend has."""
     here, cpu = pair
-    skipped = results.has_case(here, "skipped") + results.has_case(here, "failed")
-    skipped = [case for case in skipped if cpu["cases"].get(case, [""])[0] == "passed"]
-    if not skipped or here.get("is_named") or options.named:
+    others = [case for case in results.failures(here, cpu) if case in here["cases"] or not here["end"]]
+    if not others or here.get("is_named") or options.named:
         return
-    again = run_file(folder, here["file"], "headrace", argparse.Namespace(**vars(options) | {"named": "cpu"}), skipped)
+    again = run_file(folder, here["file"], "headrace", argparse.Namespace(**vars(options) | {"named": "cpu"}), others)
     here["cases"] |= {case: found for case, found in again["cases"].items() if found[0] != "skipped"}
     here["seconds"] = round(here["seconds"] + again["seconds"], 1)
     here["peak_megabytes"] = max(here["peak_megabytes"], again["peak_megabytes"])
