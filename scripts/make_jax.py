@@ -335,12 +335,12 @@ to cuBLASLt, which saves 170. Half of a step is products at the same speed on bo
 bandwidth.
 
 A sample of JAX's own tests ran there, too, on `HEADRACE_DEVICE=cuda` with jax 0.11.2 and the tests of 0.10.2, 22 files,
-one of one to three cases of each, in 174 s with 15 processes. Of the cases that JAX's CPU backend passes, 9,622 of 9,636
-pass, 99.9 %: 1,330 of lax_numpy_operators_test, 1,274 of lax_test, 968 of lax_numpy_test, 822 of dtypes_test, 690 of
-lax_numpy_reducers_test. Eight more were running when their time was over. Of the 14 others twelve have floats of 6
+one of one to three cases of each, in 174 s with 15 processes. Of the cases that JAX's CPU backend passes, 9,622 of
+9,636 pass, 99.9 %: 1,330 of lax_numpy_operators_test, 1,274 of lax_test, 968 of lax_numpy_test, 822 of dtypes_test, 690
+of lax_numpy_reducers_test. Eight more were running when their time was over. Of the 14 others twelve have floats of 6
 bits, one checks a compiler's options and one the text of a program. Five functions of complex numbers, `arccos` among
-them, miss that version's bounds on the CPU backend, too. In an earlier sample, of the tests of JAX's
-main branch, 12 of 6,528 failed because they read arrays by Python's buffer protocol, which is for memory of the host.
+them, miss that version's bounds on the CPU backend, too. In an earlier sample, of the tests of JAX's main branch, 12 of
+6,528 failed because they read arrays by Python's buffer protocol, which is for memory of the host.
 
 Loops of a million iterations on scalars, such as `sqrtm` of 100 x 100, take minutes on a GPU; JAX's tests run them on
 CPUs alone."""
