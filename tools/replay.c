@@ -243,7 +243,7 @@ hr_status replay_once(replay *r, int64_t *out_ns) {
 /* ---- life ---- */
 
 hr_status replay_open(replay *r) {
-  char *text;
+  char *text = NULL;
   HR_RETURN_IF_ERROR(read_file(r->path, &text));
   hr_status status = parse(r, text);
   hr_free(text);
