@@ -42,7 +42,9 @@ def run_named(folder, pair, options, store):
     """Cases that do not pass run under the name of the CPU backend, if they pass on it: many skip platforms that they
     do not know or have fewer cases for these, and others expect of memory of the host what the CPU backend has."""
     here, cpu = pair
-    others = [case for case in results.failures(here, cpu) if case in here["cases"] or not here["end"]]
+    is_whole = results.has_all_cases(options)
+    has_absent = is_whole and not here["end"]
+    others = [case for case in results.failures(here, cpu) if has_absent or case in here["cases"]]
     if not others or here.get("is_named") or options.named:
         return
     again = run_file(folder, here["file"], "headrace", argparse.Namespace(**vars(options) | {"named": "cpu"}), others)
@@ -50,7 +52,7 @@ def run_named(folder, pair, options, store):
     here["seconds"] = round(here["seconds"] + again["seconds"], 1)
     here["peak_megabytes"] = max(here["peak_megabytes"], again["peak_megabytes"])
     here["end"], here["is_named"] = here["end"] or again["end"], True
-    if not options.select and options.every == 1:
+    if is_whole:
         store.write(here)
 
 

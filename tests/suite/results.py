@@ -28,6 +28,11 @@ def add_options(parser, folder, page):
     add("--write", action="store_true", help="write the failures into expected_failures.txt")
 
 
+def has_all_cases(options):
+    """True if files run with all of their cases, so that their results are kept."""
+    return not options.select and options.every == 1
+
+
 class Store:
     """The results of files and platforms in a folder."""
 
@@ -59,7 +64,7 @@ class Store:
         if only:
             found["cases"] = kept["cases"] | found["cases"]
             found["is_named"] = kept.get("is_named", False)
-        if not options.select and options.every == 1:
+        if has_all_cases(options):
             self.write(found)
         return found
 

@@ -93,7 +93,7 @@ def run_left_out(folder, pair, options, store):
     here["cases"] |= again["cases"]
     here["seconds"] = round(here["seconds"] + again["seconds"], 1)
     here["end"], here["is_named"] = here["end"] or again["end"], True
-    if not options.select and options.every == 1:
+    if results.has_all_cases(options):
         store.write(here)
 
 
