@@ -30,17 +30,17 @@ static hr_status read_file(const char *path, char **out_text) {
     }
     text = larger;
   }
-  hr_status status = text == NULL ? hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for \"%s\"", path)
-                     : ferror(file)
-                         ? hr_status_make(HR_STATUS_UNAVAILABLE, "can't read \"%s\": %s", path, strerror(errno))
-                         : HR_OK;
-  fclose(file);
-  if (status != HR_OK) {
+  hr_status status = HR_OK;
+  if (text == NULL) {
+    status = hr_status_make(HR_STATUS_RESOURCE_EXHAUSTED, "no memory for \"%s\"", path);
+  } else if (ferror(file)) {
+    status = hr_status_make(HR_STATUS_UNAVAILABLE, "can't read \"%s\": %s", path, strerror(errno));
     hr_free(text);
-    return status;
+  } else {
+    *out_text = text;
   }
-  *out_text = text;
-  return HR_OK;
+  fclose(file);
+  return status;
 }
 
 /* "; place 7 jit(f)/add f.py:3": the place of an operation. */
