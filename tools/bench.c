@@ -92,14 +92,12 @@ static bool parse_arguments(bench *b, int argc, char **argv) {
     } else if (i + 1 < argc && parse_option(b, argv[i], argv[i + 1])) {
       ++i;
     } else {
-      fprintf(stderr,
-              "headrace bench: argument \"%s\" is unknown, or has no right value; see `headrace bench --help`\n",
-              argv[i]);
+      headrace_bad_argument("bench", argv[i]);
       return false;
     }
   }
   if (b->path == NULL) {
-    fprintf(stderr, "headrace bench: no file; see `headrace bench --help`\n");
+    headrace_missing("bench", "a file");
   }
   return b->path != NULL;
 }

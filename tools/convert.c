@@ -36,14 +36,12 @@ static bool parse_arguments(int argc, char **argv, conversion *c) {
     } else if (i + 1 < argc && take_value(c, argv[i], argv[i + 1])) {
       ++i;
     } else {
-      fprintf(stderr,
-              "headrace convert: argument \"%s\" is unknown, or has no right value; see `headrace convert --help`\n",
-              argv[i]);
+      headrace_bad_argument("convert", argv[i]);
       return false;
     }
   }
   if (c->path == NULL || c->output == NULL) {
-    fprintf(stderr, "headrace convert: a model and -o PACKAGE expected; see `headrace convert --help`\n");
+    headrace_missing("convert", "a model and -o PACKAGE");
     return false;
   }
   return true;

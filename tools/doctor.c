@@ -304,8 +304,7 @@ static void check_torch(void) {
 
 int headrace_doctor(int argc, char **argv) {
   if (argc > 0) {
-    fprintf(stderr, "headrace doctor: unknown argument \"%s\"; see `headrace doctor --help`\n", argv[0]);
-    return 2;
+    return headrace_bad_argument("doctor", argv[0]);
   }
   int missing = check_cpu();
   missing += check_onednn();

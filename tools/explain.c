@@ -481,11 +481,6 @@ static void explanation_fini(explanation *e) {
   hr_vector_fini(&e->buffers);
 }
 
-static int bad_argument(const char *argument) {
-  fprintf(stderr, "headrace explain: unknown argument \"%s\"; see `headrace explain --help`\n", argument);
-  return 2;
-}
-
 int headrace_explain(int argc, char **argv) {
   replay r = {.device_name = "cpu", .mode = -1};
   explanation e = {0};
@@ -497,12 +492,11 @@ int headrace_explain(int argc, char **argv) {
     } else if (strcmp(argv[i], "--time") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
       e.repeat = atoi(argv[++i]) < REPEAT_MAX ? atoi(argv[i]) : REPEAT_MAX;
     } else if (!replay_option(&r, argc, argv, &i)) {
-      return bad_argument(argv[i]);
+      return headrace_bad_argument("explain", argv[i]);
     }
   }
   if (r.path == NULL) {
-    fprintf(stderr, "headrace explain: no file; see `headrace explain --help`\n");
-    return 2;
+    return headrace_missing("explain", "a file");
   }
   int failed = headrace_fail(explain(&e, &r, &w, svg));
   explanation_fini(&e);

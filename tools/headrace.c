@@ -98,6 +98,17 @@ int headrace_fail(hr_status status) {
   return 1;
 }
 
+int headrace_bad_argument(const char *command, const char *argument) {
+  fprintf(stderr, "headrace %s: argument \"%s\" is unknown, or has no right value; see `headrace %s --help`\n", command,
+          argument, command);
+  return 2;
+}
+
+int headrace_missing(const char *command, const char *expected) {
+  fprintf(stderr, "headrace %s: %s expected; see `headrace %s --help`\n", command, expected, command);
+  return 2;
+}
+
 int main(int argc, char **argv) {
   for (int i = 0; argc > 1 && i < COMMAND_COUNT; ++i) {
     if (strcmp(argv[1], commands[i].name) == 0) {

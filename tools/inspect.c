@@ -159,12 +159,12 @@ static bool parse_arguments(inspection *n, int argc, char **argv) {
     } else if (argv[i][0] != '-' && n->path == NULL) {
       n->path = argv[i];
     } else {
-      fprintf(stderr, "headrace inspect: unknown argument \"%s\"; see `headrace inspect --help`\n", argv[i]);
+      headrace_bad_argument("inspect", argv[i]);
       return false;
     }
   }
   if (n->path == NULL) {
-    fprintf(stderr, "headrace inspect: no file; see `headrace inspect --help`\n");
+    headrace_missing("inspect", "a file");
   }
   return n->path != NULL;
 }

@@ -28,7 +28,9 @@ static void print_none(const hr_driver *driver) {
 }
 
 int headrace_devices(int argc, char **argv) {
-  (void)argc, (void)argv;
+  if (argc > 0) {
+    return headrace_bad_argument("devices", argv[0]);
+  }
   int failed = 0;
   for (int i = 0; hr_drivers[i] != NULL; ++i) {
     int count = hr_drivers[i]->count();
@@ -51,6 +53,9 @@ int headrace_ops(int argc, char **argv) {
                                          [HR_FAMILY_COMPOSITE] = "composite",
                                          [HR_FAMILY_LIBRARY] = "library",
                                          [HR_FAMILY_SPECIAL] = "special"};
+  if (argc > 1) {
+    return headrace_bad_argument("ops", argv[1]);
+  }
   int found = 0;
   for (int op = HR_OP_NONE + 1; op < HR_OP_COUNT; ++op) {
     const hr_op_row *row = hr_op_table((hr_op)op);
@@ -66,7 +71,9 @@ int headrace_ops(int argc, char **argv) {
 }
 
 int headrace_env(int argc, char **argv) {
-  (void)argc, (void)argv;
+  if (argc > 0) {
+    return headrace_bad_argument("env", argv[0]);
+  }
   hr_text text = {0};
   hr_env_describe(&text);
   fputs(hr_text_chars(&text), stdout);

@@ -68,11 +68,6 @@ static hr_status run(replay *r, int repeat, bool prints) {
   return HR_OK;
 }
 
-static int bad_argument(const char *argument) {
-  fprintf(stderr, "headrace run: unknown argument \"%s\"; see `headrace run --help`\n", argument);
-  return 2;
-}
-
 int headrace_run(int argc, char **argv) {
   for (int i = 0; i < argc; ++i) {
     if (argv[i][0] != '-' && is_model(argv[i])) {
@@ -88,12 +83,11 @@ int headrace_run(int argc, char **argv) {
     } else if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
       repeat = atoi(argv[++i]);
     } else if (!replay_option(&r, argc, argv, &i)) {
-      return bad_argument(argv[i]);
+      return headrace_bad_argument("run", argv[i]);
     }
   }
   if (r.path == NULL) {
-    fprintf(stderr, "headrace run: no file; see `headrace run --help`\n");
-    return 2;
+    return headrace_missing("run", "a file");
   }
   int failed = headrace_fail(run(&r, repeat, prints));
   replay_close(&r);

@@ -66,8 +66,7 @@ static bool parse_arguments(model_run *r, int argc, char **argv) {
     } else if (i + 1 < argc && parse_option(r, argv[i], argv[i + 1])) {
       ++i;
     } else {
-      fprintf(stderr, "headrace run: argument \"%s\" is unknown, or has no right value; see `headrace run --help`\n",
-              argv[i]);
+      headrace_bad_argument("run", argv[i]);
       return false;
     }
   }
