@@ -745,6 +745,77 @@ HR_TEST(views_that_overlap_with_new_dims_are_noticed) {
   close_user(&u);
 }
 
+enum { TIMES = 60 };
+
+/* One buffer is read and written many times, in three places. */
+static void expect_shifted_often(user *u, int64_t n) {
+  static float values[SHIFTED_MAX];
+  hr_view x = make_shiftable(u);
+  for (int k = 0; k < TIMES; ++k) {
+    record_shifted(u, &x, n, k % 2 == 0 ? SHIFT : 2 * SHIFT);
+  }
+  HR_ASSERT_OK(hr_stream_read(u->stream, &x, values));
+  hr_buffer_release(x.buffer);
+  for (int i = 0; i < n; ++i) {
+    HR_ASSERT_EQ(values[i], (float)(i + 1));
+    HR_ASSERT(values[SHIFT + i] == 2 * values[i] && values[2 * SHIFT + i] == 2 * values[i]);
+  }
+}
+
+HR_TEST(a_buffer_that_is_used_often_has_a_general_plan) {
+  user u;
+  open_user(&u);
+  for (int64_t n = SHIFT - 1; n > SHIFT - 10; --n) {
+    expect_shifted_often(&u, n);
+  }
+  int64_t general = stats_of(&u).general_plans;
+  HR_ASSERT(general >= 5);
+  close_user(&u);
+}
+
+enum { PLACES = 40, PLACE = 100 };
+
+/* The first n numbers are read before PLACES places behind them, of which the last is then written. */
+static void expect_places(user *u, int64_t n, int64_t written) {
+  static float values[SHIFTED_MAX], sums[SHIFTED_MAX];
+  hr_view x = make_shiftable(u), y = make_shiftable(u);
+  hr_scalar two = hr_scalar_f64(2);
+  for (int k = 0; k <= PLACES; ++k) {
+    int64_t dims[1] = {k == 0 ? n : PLACE};
+    hr_view from = x, to = y;
+    from.dims = to.dims = dims;
+    from.offset = to.offset = k == 0 ? 0 : SHIFT + (k - 1) * PLACE / 2;
+    hr_view factors[2] = {from, {.scalar = &two, .dtype = two.dtype}};
+    HR_ASSERT_OK(hr_stream_record(u->stream, HR_OP_MUL, NULL, 2, factors, 1, &to));
+  }
+  record_shifted(u, &x, PLACE, written);
+  HR_ASSERT_OK(hr_stream_read(u->stream, &y, sums));
+  HR_ASSERT_OK(hr_stream_read(u->stream, &x, values));
+  hr_buffer_release(x.buffer);
+  hr_buffer_release(y.buffer);
+  for (int i = 0; i < n; ++i) {
+    HR_ASSERT_EQ(sums[i], (float)(2 * (i + 1)));
+  }
+  for (int i = 0; i < PLACE; ++i) {
+    HR_ASSERT_EQ(values[written + i], (float)(2 * (i + 1)));
+  }
+}
+
+HR_TEST(an_early_view_that_overlaps_with_new_dims_is_noticed) {
+  user u;
+  open_user(&u);
+  const int64_t written = SHIFT - 2 * PLACE;
+  for (int64_t n = written; n > written - 10; --n) {
+    expect_places(&u, n, written);
+  }
+  int64_t general = stats_of(&u).general_plans;
+  for (int64_t n = written + 1; n < written + 10; ++n) { /* what is written was read */
+    expect_places(&u, n, written);
+  }
+  HR_ASSERT_EQ(stats_of(&u).general_plans, general);
+  close_user(&u);
+}
+
 /* ---- library calls ---- */
 
 enum { DEPTH_MAX = 400, PRODUCTS = 2 };

@@ -867,18 +867,24 @@ void hr__trace_each_cat(const hr_trace *trace, void (*fn)(void *arg, const hr_ca
 typedef struct use {
   uint64_t kind;
   const uint64_t *word; /* behind the kind */
-  bool is_output;
+  uint64_t view;        /* a hash of it */
+  uint64_t views;       /* of this and all views before */
   int before, output_before;
+  int first; /* the first use with this view */
+  /* Of such a first use: */
+  int first_before; /* the last other one before */
+  int compared;     /* the last use that was compared with it, and whether they overlap */
+  bool overlaps;
+  bool is_output;
 } use;
 
 /* A buffer's uses. */
 typedef struct used {
-  uint64_t view;
-  int last, last_output; /* and 1; 0: none */
-  bool differs;
+  uint64_t views;
+  int last, last_output, last_first; /* and 1; 0: none */
 } used;
 
-enum { USES_MAX = 32, STACK_USES = 1024, STACK_BUFFERS = 512 };
+enum { VIEWS_MAX = 32, USES_MAX = 512, STACK_USES = 1024, STACK_BUFFERS = 512 };
 
 /* Equal for equal views; contiguous ones are alike if they have the same number of bytes. */
 static uint64_t hash_view(uint64_t kind, const uint64_t *word) {
@@ -909,20 +915,54 @@ static hr_operand read_view(const use *u, int64_t strides[HR_RANK_MAX]) {
                       .strides = strides};
 }
 
-/* Which earlier uses of the buffer the last one overlaps: a read the writes, a write all. Beyond many of them its view
- * counts. */
-static uint64_t hash_overlaps_of(const use *uses, int last, uint64_t hash) {
+/* Adds use number `at`. Views are alike if they are among the last few that differ. */
+static void append_use(use *uses, int at, used *b, uint64_t kind, const uint64_t *word, bool is_output) {
+  uint64_t view = hash_view(kind, word);
+  int first = b->last_first - 1;
+  for (int n = 0; n < VIEWS_MAX && first >= 0 && uses[first].view != view; ++n) {
+    first = uses[first].first_before;
+  }
+  bool is_first = first < 0 || uses[first].view != view;
+  b->views = hr_hash_mix(b->views, view);
+  uses[at] = (use){.kind = kind, .word = word, .view = view, .views = b->views, .is_output = is_output};
+  uses[at].before = b->last - 1, uses[at].output_before = b->last_output - 1;
+  uses[at].first = is_first ? at : first, uses[at].first_before = b->last_first - 1, uses[at].compared = -1;
+  b->last = at + 1;
+  b->last_output = is_output ? b->last : b->last_output;
+  b->last_first = is_first ? b->last : b->last_first;
+}
+
+/* True if the buffer has different views. */
+static bool has_views(const use *uses, const used *b) {
+  return b->last_first > 0 && uses[b->last_first - 1].first_before >= 0;
+}
+
+/* Contiguous views begin at one place. */
+static bool do_overlap(const use *a, const use *b) {
   int64_t strides[2][HR_RANK_MAX];
-  hr_operand own = read_view(&uses[last], strides[0]);
-  int count = 0;
+  bool are_contiguous = (a->kind & b->kind & IS_CONTIGUOUS) != 0;
+  if (are_contiguous) {
+    return true;
+  }
+  hr_operand x = read_view(a, strides[0]), y = read_view(b, strides[1]);
+  return hr_operands_may_overlap(&x, &y);
+}
+
+/* Which earlier uses of the buffer the last one overlaps: a read the writes, a write all. Alike views are compared
+ * once. Beyond many all views count. */
+static uint64_t hash_overlaps_of(use *uses, int last, uint64_t hash) {
+  int views = 0, count = 0;
   bool is_output = uses[last].is_output;
   for (int i = last; (i = is_output ? uses[i].before : uses[i].output_before) >= 0;) {
-    if (++count > USES_MAX) {
-      return hr_hash_mix(hash, hash_view(uses[last].kind, uses[last].word));
+    use *other = &uses[uses[i].first];
+    bool is_known = other->compared == last;
+    views += !is_known;
+    if (views > VIEWS_MAX || ++count > USES_MAX) {
+      return hr_hash_mix(hash, uses[last].views);
     }
-    bool are_contiguous = (uses[i].kind & uses[last].kind & IS_CONTIGUOUS) != 0; /* they begin at one place */
-    hr_operand other = are_contiguous ? own : read_view(&uses[i], strides[1]);
-    hash = hr_hash_mix(hash, are_contiguous || hr_operands_may_overlap(&own, &other));
+    other->overlaps = is_known ? other->overlaps : do_overlap(&uses[last], other);
+    other->compared = last;
+    hash = hr_hash_mix(hash, other->overlaps);
   }
   return hash;
 }
@@ -938,12 +978,7 @@ typedef struct use_list {
 static void add_use(void *arg, uint64_t kind, const uint64_t *word, bool is_output) {
   use_list *list = arg;
   used *b = &list->buffers[list->key->locals[list->count]];
-  uint64_t view = hash_view(kind, word);
-  list->uses[list->count] = (use){kind, word, is_output, b->last - 1, b->last_output - 1};
-  b->differs |= b->last != 0 && view != b->view;
-  b->view = view;
-  b->last = (int)++list->count;
-  b->last_output = is_output ? b->last : b->last_output;
+  append_use(list->uses, (int)list->count++, b, kind, word, is_output);
 }
 
 /* Which views of written buffers overlap. The compiler orders their accesses by that. */
@@ -963,7 +998,7 @@ static uint64_t hash_overlaps(const hr_key *key, uint64_t hash) {
     each_value(key, add_use, &(use_list){key, 0, uses, buffers});
     for (size_t i = 0; i < key->local_count; ++i) {
       const used *b = &buffers[key->locals[i]];
-      hash = b->differs && b->last_output > 0 ? hash_overlaps_of(uses, (int)i, hash) : hash;
+      hash = b->last_output > 0 && has_views(uses, b) ? hash_overlaps_of(uses, (int)i, hash) : hash;
     }
   }
   if (!fits) {
@@ -1025,18 +1060,12 @@ bool hr__key_find_uses(const hr_key *key, size_t varying_count, const size_t *va
 
 /* The uses of one buffer; true if their views differ. */
 static bool read_uses(const hr_key *key, const hr_key_use *from, size_t count, use *out) {
-  bool differ = false;
-  uint64_t last = 0;
-  int last_output = -1;
+  used buffer = {0};
   for (size_t i = 0; i < count; ++i) {
     const uint64_t *word = key->words + from[i].word;
-    uint64_t view = hash_view(word[0], word + 1);
-    out[i] = (use){word[0], word + 1, from[i].is_output, (int)i - 1, last_output};
-    last_output = from[i].is_output ? (int)i : last_output;
-    differ |= i > 0 && view != last;
-    last = view;
+    append_use(out, (int)i, &buffer, word[0], word + 1, from[i].is_output);
   }
-  return differ;
+  return has_views(out, &buffer);
 }
 
 size_t hr__key_use_words(const hr_key *key, const hr_key_use *one) {
