@@ -42,7 +42,8 @@ JAX_PLATFORMS=headrace python -c "import jax; print(jax.devices())"      # [head
 
 From a checkout, with gcc: `pip install .`, then `pip install ./frontends/jax`. Both packages must have the same
 version. If an index has both, `pip install headrace[jax]` installs them. The wheels are tested with jax 0.10.2 on
-CPython 3.11 to 3.13; other versions of jax 0.10 and 0.11 may work, and a warning names the tested ones.
+CPython 3.11 to 3.13; other versions of jax 0.10 and 0.11 may work, and a warning names the tested ones. Earlier
+versions are refused.
 
 ## Use
 

@@ -17,6 +17,7 @@ from headrace_jax import _buffers, _callbacks, _cpu, _dlpack, _ffi, _forks, _int
 __all__ = ["initialize", "library_path"]
 PLATFORM = "headrace"
 TESTED_VERSIONS = ("0.10.2",)
+OLDEST_VERSION = (0, 10)  # earlier ones lack private names of _private.py
 _PRIORITY = -100  # below that of JAX's CPU backend, which is 0
 
 
@@ -57,6 +58,9 @@ def _is_named_in_environment():
 def _check_version():
     import jax
 
+    if jax.__version_info__ < OLDEST_VERSION:
+        oldest = ".".join(map(str, OLDEST_VERSION))
+        raise ImportError(f"headrace_jax needs jax {oldest} or later; this is {jax.__version__}")
     if jax.__version__ not in TESTED_VERSIONS and _is_selected():
         tested = ", ".join(TESTED_VERSIONS)
         warnings.warn(f"headrace_jax was tested with jax {tested}; this is {jax.__version__}", stacklevel=3)

@@ -284,6 +284,18 @@ print(any("0.99.0" in str(warning.message) for warning in found), np.asarray(jnp
     assert run(program) == ["True", "2.0"]
 
 
+def test_an_old_version_of_jax_is_refused_with_its_number():
+    program = """
+import jax.version
+jax.__version__, jax.__version_info__ = "0.9.2", (0, 9, 2)
+try:
+    headrace_jax.initialize()
+except ImportError as error:
+    print(error)
+"""
+    assert " ".join(run(program)) == "headrace_jax needs jax 0.10 or later; this is 0.9.2"
+
+
 def test_eight_threads_compile_and_call_one_function():
     program = """
 import threading
