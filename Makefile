@@ -64,7 +64,9 @@ python-package: $(STAMP) ## the Python package, installed in place into the virt
 
 JAX_VENV ?= build/jax-venv
 JAX_STAMP = $(JAX_VENV)/.stamp
-JAX_PYTHON = $(LIBRARIES) HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so \
+# HEADRACE_PACKAGES: PyTorch's device and arrays, for a test of all three in one process.
+JAX_PYTHON = $(LIBRARIES) HEADRACE_PACKAGES=$(firstword $(wildcard $(abspath $(VENV))/lib/python*/site-packages)) \
+  HEADRACE_JAX_LIBRARY=$(abspath $(BUILD))/frontends/jax/libheadrace_jax.so \
   PYTHONPATH=frontends/jax $(JAX_VENV)/bin/python
 define TEST_JAX
 $(JAX_PYTHON) -m pytest -q -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true frontends/jax/tests
