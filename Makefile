@@ -134,8 +134,9 @@ stablehlo-tests: build $(JAX_STAMP) ## StableHLO's own tests, of the checkout HE
 	JAX_ENABLE_X64=1 $(JAX_PYTHON) tests/stablehlo/run.py $(OPTIONS)
 	$(JAX_PYTHON) tests/stablehlo/artifacts.py --texts
 
-fuzz: build ## 10,000 random programs, 2,000 of them compiled; HEADRACE_TEST_SEED selects them
+fuzz: build ## 10,000 random programs, 2,000 of them compiled, 1,000 with 14 shapes each; HEADRACE_TEST_SEED selects them
 	HEADRACE_TEST_PROGRAMS=$${HEADRACE_TEST_PROGRAMS:-10000} $(BUILD)/tests/random_program_test
+	HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 10)) $(BUILD)/tests/general_plan_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_PROGRAMS=$$(($${HEADRACE_TEST_PROGRAMS:-10000} / 5)) \
 	  $(BUILD)/tests/emit_program_test
 	HEADRACE_CC_SECONDS=600 HEADRACE_TEST_COMPILERS=1 $(BUILD)/tests/emit_ops_test
