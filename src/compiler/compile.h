@@ -29,9 +29,8 @@ typedef struct hr_target {
                          * does */
   int64_t split_terms;  /* of a sum of these, whatever the product's size; 0: the compiler's choice */
   int64_t resident_row_bytes; /* a row longer than this is not kept between phases */
-  int64_t
-      recompute_bytes;  /* values smaller than this are stored rather than computed again; 0: the compiler's choice */
-  int64_t hoist_bytes;  /* groups that wait for nothing and whose results have at most this size run first */
+  int64_t recompute_bytes; /* if all values are smaller than this, none is computed again; 0: the compiler's choice */
+  int64_t hoist_bytes;     /* groups that wait for nothing and whose results have at most this size run first */
   int64_t hasten_bytes; /* groups that use up a temporary of at least this size run where it has been made; 0: none */
   bool explains;        /* tell why a kernel is apart from the one that made its input (hr_step.why) */
   bool verify;          /* verify the program after each pass, and the schedule at the end */

@@ -48,7 +48,7 @@ static int count_kernels(const char *text) {
   return count;
 }
 
-/* Bytes of the temporaries if values from `recompute_bytes` on are computed again. */
+/* Bytes of the temporaries of a program that is large from `recompute_bytes` on. */
 static size_t arena_bytes(const char *text, int64_t recompute_bytes) {
   compiled c = compile_for(text, (hr_target){.recompute_bytes = recompute_bytes});
   size_t bytes = c.schedule.arena_bytes;
@@ -369,6 +369,15 @@ HR_TEST(a_cheap_value_is_computed_by_both_of_its_readers) {
   HR_ASSERT_EQ(c.schedule.arena_bytes, 64); /* the sums */
   compiled_fini(&c);
   HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU(""), 8192), 64 + 4096);
+}
+
+/* One large value is enough. Were the others kept by their own sizes, other dims would more often mean other plans. */
+HR_TEST(small_values_beside_a_large_one_are_computed_again) {
+  HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU(""), 0), 64 + 4096);
+  HR_ASSERT_EQ(arena_bytes(GRADIENT_OF_RELU("buffer %7 65536 live\n"
+                                            "%7:f32[16384]{1}+0 = neg(%7:f32[16384]{1}+0)\n"),
+                           0),
+               64);
 }
 
 /* Its inputs no longer exist. */

@@ -28,7 +28,7 @@
 #include "core/ops/op.h"
 
 enum { DEPTH_MAX = 4, READER_GROUPS_MAX = 8, TIMES_MAX = 4 /* computations of one element in one kernel */ };
-static const int64_t BYTES_MIN = 128 * 1024, NEVER = INT64_MAX / 4;
+static const int64_t BYTES_MIN = 32 * 1024, NEVER = INT64_MAX / 4;
 
 typedef struct copy {
   hr_node node;
@@ -40,7 +40,6 @@ typedef struct copy {
 typedef struct maker {
   hr_program *program;
   const hr_fusion *fusion;
-  int64_t bytes_min;
   HR_VECTOR(copy) copies;
   int *latest;                   /* copy of each group; -1: none */
   uint32_t buffer_count;         /* without those of copies, which the tables below lack */
@@ -87,12 +86,6 @@ static bool is_replaced_whole(const maker *m, const hr_operand *output) {
     }
   }
   return true;
-}
-
-/* False if the result is surely too small: a quick answer for most nodes. */
-static bool is_large(const maker *m, const hr_node *node) {
-  return node->output_count == 1 && node->outputs[0].kind == HR_OPERAND_VALUE &&
-         (int64_t)m->program->buffers[node->outputs[0].index].bytes >= m->bytes_min;
 }
 
 /* True if the node makes a version of its buffer from elements at the same place. */
@@ -471,7 +464,7 @@ static bool price_all(maker *m, int n, const readers *r, bool needs_store, price
 
 static bool copy_for_readers(maker *m, int n) {
   const hr_node *node = &m->program->nodes[n];
-  if (!is_large(m, node) || !is_candidate(m, node) || hr_operand_bytes(&node->outputs[0]) < m->bytes_min) {
+  if (!is_candidate(m, node)) {
     return true;
   }
   readers r;
@@ -555,21 +548,26 @@ static bool find_groups(maker *m) {
   return true;
 }
 
-/* True if some result is large. */
-static bool has_work(const maker *m) {
+static bool is_large(const hr_program *program, const hr_node *node, int64_t bytes_min) {
+  return node->is_loop && node->output_count == 1 && node->outputs[0].kind == HR_OPERAND_VALUE &&
+         (int64_t)program->buffers[node->outputs[0].index].bytes >= bytes_min;
+}
+
+/* True if some result is large. Then all are considered: a bound for each would give a program other plans wherever one
+ * of its values crosses it. */
+static bool has_work(const hr_program *program, int64_t bytes_min) {
   bool has = false;
-  for (int n = 0; !has && n < m->program->node_count; ++n) {
-    has = m->program->nodes[n].is_loop && is_large(m, &m->program->nodes[n]);
+  for (int n = 0; !has && n < program->node_count; ++n) {
+    has = is_large(program, &program->nodes[n], bytes_min);
   }
   return has;
 }
 
 hr_status hr_recompute(hr_program *program, const hr_target *target, const hr_fusion *fusion, bool *out_changed) {
   maker m = {.program = program, .fusion = fusion, .buffer_count = (uint32_t)program->buffer_count};
-  m.bytes_min = target->recompute_bytes > 0 ? target->recompute_bytes : BYTES_MIN;
   int count = program->node_count;
   *out_changed = false;
-  if (!has_work(&m)) {
+  if (!has_work(program, target->recompute_bytes > 0 ? target->recompute_bytes : BYTES_MIN)) {
     return HR_OK;
   }
   m.is_gone = HR_ARENA_ARRAY(&program->arena, bool, (size_t)count + 1);

@@ -40,8 +40,8 @@ static void run_call(call *c) {
 
 /* ---- tests ---- */
 
-static const int64_t edges[][2] = {{32, 1},   {33, 16},  {63, 65},  {64, 64},  {65, 63},
-                                   {64, 128}, {130, 20}, {40, 130}, {129, 129}};
+static const int64_t edges[][2] = {{16, 1},  {17, 40}, {31, 31},  {32, 1},   {33, 16},  {63, 65},
+                                   {64, 64}, {65, 63}, {64, 128}, {130, 20}, {40, 130}, {129, 129}};
 enum { EDGES = sizeof edges / sizeof *edges };
 
 HR_TEST(attention_at_the_edges_of_blocks) {
@@ -310,7 +310,8 @@ HR_TEST(attention_leaves_the_rest_to_its_lowering) {
   HR_ASSERT(is_taken(NODE("f32", "64")));
   HR_ASSERT(is_taken(NODE("bf16", "64")));
   HR_ASSERT(!is_taken(NODE("f64", "64")));
-  HR_ASSERT(!is_taken(NODE("f32", "31")));
+  HR_ASSERT(!is_taken(NODE("f32", "15")));
+  HR_ASSERT(is_taken(NODE("f32", "16")));
   HR_ASSERT(is_taken(NODE("f16", "31")));
 }
 

@@ -22,7 +22,7 @@
 #include "core/ir/dtype.h"
 
 enum {
-  QUERIES_MIN = 32, /* of f32: fewer leave vectors half empty, and the products of other providers win */
+  QUERIES_MIN = 16, /* of f32: fewer leave vectors half empty, and the products of other providers win */
   UNITS_WANTED = 16 /* of the gradient, for the threads of larger machines */
 };
 static const int64_t SERIAL_MULTIPLIES = 1 << 20; /* about 10 us */
