@@ -22,6 +22,7 @@ OUTPUTS = {
     "src/providers/flash/flash_text.inc": ("src/providers/flash/words.text", "src/providers/flash/tiles.text"),
     "src/providers/flash/forward_text.inc": ("src/providers/flash/forward.text",),
     "src/providers/flash/backward_text.inc": ("src/providers/flash/backward.text",),
+    "src/providers/layers/layers_text.inc": ("src/providers/layers/layers.text",),
     "src/providers/small/small_product_text.inc": (
         "src/providers/small/element.text",
         "src/providers/small/small_product.text",

@@ -322,6 +322,20 @@ A later build that day on another machine, GPT-2 with TF32 on both sides, in thr
 | GPT-2 small, train, 1 x 128 tokens | 5.471 | 4.935 | 1.11x | 8.7x |
 | GPT-2 small, infer, 1 x 128 tokens | 1.203 | 1.090 | 1.10x | 4.5x |
 
+The build of 2026-12-01 on another machine, in the same way. torch's columns are GPT-2 of `bench/gpu.py` with 1 x 128
+tokens, eager: the PyTorch device with `HEADRACE_TF32=all`, and torch 2.11 with CUDA, whose products keep f32. With f32
+the PyTorch device takes 7.66 and 1.75:
+
+| case | JAX CUDA | Headrace | a call | the first call | Headrace in PyTorch | torch CUDA |
+|---|---:|---:|---:|---:|---:|---:|
+| CNN 28x28, train, batch 512 | 1.606 | 0.951 | 1.69x | 3.3x | | |
+| CNN 28x28, infer, batch 512 | 0.384 | 0.219 | 1.75x | 8.2x | | |
+| CNN 28x28, infer, batch 1 | 0.238 | 0.068 | 3.51x | 2.5x | | |
+| softshrink MLP, train, batch 64 | 0.251 | 0.144 | 1.74x | 3.8x | | |
+| softshrink MLP, infer, batch 1 | 0.094 | 0.045 | 2.11x | 1.0x | | |
+| GPT-2 small, train, 1 x 128 tokens | 5.692 | 5.454 | 1.04x | 8.5x | 6.607 | 23.7 |
+| GPT-2 small, infer, 1 x 128 tokens | 1.174 | 1.040 | 1.13x | 4.3x | 1.165 | 3.594 |
+
 GPT-2's training step with TF32, microseconds, medians of 300 steps, beside the GPU's time by CUPTI:
 
 | part | us |

@@ -22,6 +22,7 @@ typedef struct hr_device_kernel {
   int arg_count, scalar_count, word_count;
   int64_t words[HR_DEVICE_WORDS_MAX]; /* of this kernel; its functions may be shared with others */
   bool begins_early;                  /* its functions wait for earlier kernels themselves, with HR_BEGIN */
+  bool has_large_clusters;            /* of more than eight blocks, which a device has to allow */
 } hr_device_kernel;
 
 /* The source of a kernel that a provider wrote. */
@@ -32,7 +33,7 @@ typedef struct hr_device_source {
   int64_t blocks[HR_HOST_KERNEL_PASS_MAX];
   int threads[HR_HOST_KERNEL_PASS_MAX], shared[HR_HOST_KERNEL_PASS_MAX];
   size_t workspace_bytes;
-  bool begins_early; /* as above */
+  bool begins_early, has_large_clusters; /* as above */
   int word_count;
   int64_t words[HR_DEVICE_WORDS_MAX];
 } hr_device_source;

@@ -422,7 +422,7 @@ hr_status hr__device_kernel_create_written(const hr_device_source *source, hr_de
     return hr_status_annotate(status, "%s", title);
   }
   made->base.workspace_bytes = source->workspace_bytes;
-  made->begins_early = source->begins_early;
+  made->begins_early = source->begins_early, made->has_large_clusters = source->has_large_clusters;
   made->arg_count = arg_count, made->scalar_count = scalar_count, made->word_count = source->word_count;
   set_grids(made, source->blocks, source->threads);
   memcpy(made->shared, source->shared, sizeof made->shared);

@@ -147,7 +147,8 @@ const hr_provider *const *hr_providers(void);
 #define HR_DEVICE_PROVIDERS(X) \
   X(device_closures)           \
   X(functions)                 \
-  X(function_texts) X(flash) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
+  X(function_texts)            \
+  X(flash) X(layers) X(small_product) X(taps) X(small_attention) X(images) X(matrices) X(cublaslt) X(cudnn)
 
 #define HR__DECLARE(name) extern const hr_provider HR_CPU_NAME(hr__##name##_provider);
 HR_CPU_PROVIDERS(HR__DECLARE)

@@ -360,9 +360,13 @@ static int fake_run_node(const fake_node *node) {
   return fake_check();
 }
 
-static int fake_attributes; /* that were set */
+static int fake_attributes, fake_large_clusters; /* that were set */
 
 static int fake_set_attribute(CUfunction function, int attribute, int value) {
+  if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+    ++fake_large_clusters;
+    return function != NULL && value == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
   ++fake_attributes;
   fake_shared_allowed = value - (48 << 10);
   return function != NULL && attribute == 8 ? fake_check() : CUDA_ERROR_INVALID_VALUE;

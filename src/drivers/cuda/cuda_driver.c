@@ -310,7 +310,7 @@ static hr_status cuda_fill(void *impl, void *to, const void *pattern, size_t pat
 
 /* ---- kernels ---- */
 
-/* Shared memory above 48 KB has to be enabled. */
+/* Shared memory above 48 KB has to be enabled, and so have large clusters. */
 enum { SHARED_BYTES_FREE = 48 << 10, SCALAR_WORDS = sizeof(hr_scalar) / 8 };
 _Static_assert(sizeof(hr_scalar) == 24 && sizeof(void *) == 8, "kernels read their parameters as 8-byte words");
 
@@ -335,13 +335,16 @@ hr_status hr__cuda_pack(const hr_device_kernel *kernel, const hr_host_call *call
 
 /* Once for each function. Enabled functions are remembered until a module is unloaded: a later module's functions may
  * get its addresses. */
-static int allow_shared(hr__cuda_device *device, CUfunction function, int shared) {
+static int allow(hr__cuda_device *device, CUfunction function, int shared, bool has_large_clusters) {
   uint64_t unloads = atomic_load(&hr__cuda_opened()->unloads);
   hr__cuda_allowed *allowed = &device->allowed[((uintptr_t)function >> 4) % HR_CUDA_ALLOWED];
   if (allowed->function == function && allowed->unloads == unloads && allowed->shared >= shared) {
     return CUDA_SUCCESS;
   }
   int code = hr__cuda()->cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared);
+  if (code == CUDA_SUCCESS && has_large_clusters) {
+    code = hr__cuda()->cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+  }
   if (code == CUDA_SUCCESS) {
     *allowed = (hr__cuda_allowed){.function = function, .unloads = unloads, .shared = shared};
   }
@@ -361,8 +364,9 @@ static hr_status launch_pass(hr__cuda_device *device, const hr_device_kernel *ke
   }
   void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   CUstream stream = device->capture != NULL ? device->capture_stream : device->stream;
-  if (shared > SHARED_BYTES_FREE) {
-    code = allow_shared(device, kernel->functions[pass], shared);
+  if (shared > SHARED_BYTES_FREE || kernel->has_large_clusters) {
+    int allowed = shared > SHARED_BYTES_FREE ? shared : SHARED_BYTES_FREE;
+    code = allow(device, kernel->functions[pass], allowed, kernel->has_large_clusters);
   }
   if (kernel->begins_early) {
     HR_RETURN_IF_ERROR(hr__cuda_capture_early(device));

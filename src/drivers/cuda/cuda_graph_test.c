@@ -243,6 +243,22 @@ HR_TEST(shared_memory_is_allowed_once_for_each_function) {
   close_fake(impl);
 }
 
+HR_TEST(large_clusters_are_allowed_once_for_each_function) {
+  void *impl = open_fake();
+  hr_device_kernel kernel = graph_kernel("kernel");
+  hr_scalar scalar = hr_scalar_f64(1);
+  fake_large_clusters = 0;
+  HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  HR_ASSERT_EQ(fake_large_clusters, 0);
+  kernel.has_large_clusters = true;
+  kernel.functions[0] = (void *)0x40, kernel.functions[1] = (void *)0x50, kernel.functions[2] = (void *)0x60;
+  for (int i = 0; i < 3; ++i) {
+    HR_ASSERT_OK(give(impl, &kernel, (void *)0x100, &scalar));
+  }
+  HR_ASSERT_EQ(fake_large_clusters, kernel.base.pass_count - 1); /* one has no blocks */
+  close_fake(impl);
+}
+
 HR_TEST(a_driver_without_graphs_says_so) {
   void *impl = open_fake(), *queue = NULL;
   hr__cuda_table old = fake;

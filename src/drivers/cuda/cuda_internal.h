@@ -31,7 +31,7 @@ typedef struct hr__cuda_staging {
   size_t used;
 } hr__cuda_staging;
 
-/* A function with shared memory above the default limit enabled. */
+/* A function with shared memory above the default limit, or large clusters, enabled. */
 typedef struct hr__cuda_allowed {
   CUfunction function;
   uint64_t unloads; /* of modules, when it was enabled */

@@ -18,78 +18,16 @@
 #include "core/ir/dtype.h"
 #include "runtime/cached_weights.h"
 
-enum { OPERANDS = 12, RECIPE_WORDS = 8, PACKED = 0x7265636e };
+enum { RECIPE_WORDS = 8, PACKED = 0x7265636e };
 enum { SHARE_ROWS_MIN = 8 };                       /* of a thread: fewer rows read the weights too often */
 static const int64_t SHARE_MULTIPLIES = 1 << 20;   /* a layer's, for which threads start once: about 20 us */
 static const int64_t DIVIDED_MULTIPLIES = 1 << 20; /* a step's, for which threads meet twice */
 static const int64_t DIVIDED_FLOATS = 1 << 18;     /* of packed weights */
 
-/* ---- operands ---- */
-
-typedef struct form {
-  hr_op op;
-  int input_count, output_count;
-  hr__role roles[OPERANDS]; /* of the inputs, then the outputs */
-} form;
-
-static const form forms[] = {
-    {HR_OP_LSTM, 4, 5, {GATES, H0, C0, WEIGHT, STATES, CELLS, WORKSPACE, LAST_H, LAST_C}},
-    {HR_OP_LSTM_BACKWARD, 7, 3, {BY_STATES, BY_LAST_H, BY_LAST_C, C0, CELLS, WORKSPACE, WEIGHT, DGATES, DH0, DC0}},
-    {HR_OP_GRU, 4, 3, {GATES, H0, WEIGHT, BIAS, STATES, WORKSPACE, LAST_H}},
-    {HR_OP_GRU_BACKWARD, 4, 3, {BY_STATES, BY_LAST_H, WORKSPACE, WEIGHT, DGATES, DHIDDEN, DH0}},
-};
-
-static const form *form_of(hr_op op) {
-  for (size_t i = 0; i < sizeof forms / sizeof *forms; ++i) {
-    if (forms[i].op == op) {
-      return &forms[i];
-    }
-  }
-  return NULL;
-}
-
-static bool has_any_columns(hr__role role) {
-  return role == WEIGHT || role == BY_STATES || role == BY_LAST_H || role == BY_LAST_C;
-}
-
-/* Strides of [T, N, columns], [N, columns] or [columns]; false for an operand that isn't supported. */
-static bool find_place(const hr_operand *x, hr__role role, int arg, hr__place *out) {
-  int rank = x->rank;
-  *out = (hr__place){.arg = -1};
-  if (x->kind != HR_OPERAND_VALUE) {
-    return x->kind == HR_OPERAND_NONE;
-  }
-  *out = (hr__place){.arg = arg, .offset = x->offset};
-  out->column = x->dims[rank - 1] == 1 ? 1 : x->strides[rank - 1];
-  out->row = rank > 1 ? x->strides[rank - 2] : 0;
-  out->time = rank > 2 ? x->strides[rank - 3] : 0;
-  return x->dtype == HR_DTYPE_F32 && (out->column == 1 || has_any_columns(role));
-}
-
-static bool find_places(const hr_node *node, hr__place *places) {
-  const form *f = form_of(node->op);
-  for (int r = 0; r < HR__ROLES; ++r) {
-    places[r] = (hr__place){.arg = -1};
-  }
-  bool is = f != NULL;
-  for (int i = 0; is && i < node->input_count; ++i) {
-    is = find_place(&node->inputs[i], f->roles[i], i, &places[f->roles[i]]);
-  }
-  for (int i = 0; is && i < node->output_count; ++i) {
-    hr__role role = f->roles[f->input_count + i];
-    is = find_place(&node->outputs[i], role, node->input_count + i, &places[role]);
-  }
-  return is;
-}
-
-static bool runs(hr_op op) {
-  return form_of(op) != NULL;
-}
-
 static bool supports(const hr_program *program, const hr_node *node) {
   hr__place places[HR__ROLES];
   (void)program;
-  return form_of(node->op) != NULL && find_places(node, places);
+  return hr__find_layer_places(node, places);
 }
 
 /* ---- preparing ---- */
@@ -125,7 +63,7 @@ static void find_threads(hr_prepared *p) {
 /* Returns the bytes of workspace. */
 static size_t plan(const hr_program *program, const hr_node *node, hr_prepared *p) {
   *p = (hr_prepared){0};
-  (void)find_places(node, p->places);
+  (void)hr__find_layer_places(node, p->places);
   find_sizes(program, node, p);
   find_threads(p);
   return (size_t)(p->packed_floats + p->batch * p->hidden) * sizeof(float);
@@ -292,7 +230,7 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
 
 const hr_provider HR_CPU_NAME(hr__recurrent_provider) = {
     .name = "recurrent",
-    .runs = runs,
+    .runs = hr__is_layer,
     .supports = supports,
     .prepare = prepare,
     .renumber = renumber,

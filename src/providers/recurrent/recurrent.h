@@ -7,6 +7,7 @@
 #ifndef HEADRACE_PROVIDERS_RECURRENT_RECURRENT_H_
 #define HEADRACE_PROVIDERS_RECURRENT_RECURRENT_H_
 
+#include "providers/layer_places.h"
 #include "providers/provider.h"
 
 /* LANES: floats of a vector. ROWS x VECTORS vectors of sums, and the other factors, fit the registers. */
@@ -20,34 +21,6 @@ enum { HR__LANES = 4, HR__ROWS = 6 };
 enum { HR__LANES = 4, HR__ROWS = 3 };
 #endif
 enum { HR__VECTORS = 4, HR__PANEL = HR__VECTORS * HR__LANES };
-
-/* Operands of the four operations. */
-typedef enum hr__role {
-  GATES,     /* [T, N, G * H] */
-  H0,        /* [N, H] */
-  C0,        /* [N, H] */
-  WEIGHT,    /* [G * H, H] */
-  BIAS,      /* [3 * H] */
-  STATES,    /* [T, N, H] */
-  CELLS,     /* [T, N, H] */
-  WORKSPACE, /* [T, N, 4 * H] or [T, N, 5 * H] */
-  LAST_H,
-  LAST_C,
-  BY_STATES, /* gradients: [T, N, H] */
-  BY_LAST_H,
-  BY_LAST_C,
-  DGATES,  /* [T, N, G * H] */
-  DHIDDEN, /* of a GRU */
-  DH0,
-  DC0,
-  HR__ROLES
-} hr__role;
-
-/* An operand: its place among the arguments, and its strides, in elements. */
-typedef struct hr__place {
-  int arg; /* -1: absent */
-  int64_t offset, time, row, column;
-} hr__place;
 
 struct hr_prepared {
   bool is_lstm, is_backward, is_reverse;
