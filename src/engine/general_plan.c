@@ -378,7 +378,9 @@ static bool copy_terms(const hr_number_terms *from, hr_number_terms *out) {
     return false;
   }
   out->count = from->count;
-  memcpy(out->data, from->data, out->count * sizeof *out->data);
+  if (from->count > 0) { /* an empty vector has no data */
+    memcpy(out->data, from->data, from->count * sizeof *from->data);
+  }
   return true;
 }
 

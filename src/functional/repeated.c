@@ -212,8 +212,8 @@ static hr_status tile_last(const hr__function_call *c, const hr_tensor *x, int64
   hr_tensor pairs;
   hr__view_like(x, &pairs);
   pairs.rank = HR_RANK_MAX - at;
-  hr__copy_dims(pairs.rank, sizes + at, pairs.dims);
-  hr__copy_dims(pairs.rank, strides + at, pairs.strides);
+  memcpy(pairs.dims, sizes + at, (size_t)pairs.rank * sizeof *sizes);
+  memcpy(pairs.strides, strides + at, (size_t)pairs.rank * sizeof *strides);
   hr_status status = hr__reshape(c, &pairs, x->rank, dims, out);
   hr_tensor_release(&pairs);
   return status;
