@@ -32,12 +32,15 @@ ROWS = [
     ("lax.integer_pow({a}, -2)", "fc", "few"),
     ("jnp.reciprocal({a})", "fc", "few"),
     *((f"lax.{name}({{a}})", "fc", "few") for name in "exp exp2 log expm1 sqrt rsqrt sin cos tan tanh".split()),
-    *((f"lax.{name}({{a}})", "fc", "few") for name in "asin acos atan sinh cosh asinh acosh atanh logistic".split()),
+    *((f"lax.{name}({{a}})", "fc", "few") for name in "asin acos atan cosh asinh acosh atanh logistic".split()),
+    ("lax.sinh({a})", "f", "few"),
+    ("lax.sinh({a})", "c", "loose"),  # the CPU backend's is off by 250 units near 0 in double precision
     *((f"lax.{name}({{a}})", "f", "few") for name in "cbrt erf erfc".split()),
     ("lax.log1p({a})", "fc", "loose"),  # the CPU backend's is off by 60 units in double precision
     *((f"lax.{name}({{a}})", "f", "loose") for name in "erf_inv lgamma digamma bessel_i0e bessel_i1e".split()),
     *((f"jax.nn.{name}({{a}})", "f", "loose") for name in "relu gelu silu softplus elu selu swish".split()),
-    *((f"jax.nn.{name}({{a}})", "f", "loose") for name in "softmax log_softmax logsumexp standardize".split()),
+    *((f"jax.nn.{name}({{a}})", "f", "loose") for name in "softmax log_softmax logsumexp".split()),
+    ("jax.nn.standardize({a}, epsilon=1.0)", "f", "loose"),  # by default values that are nearly equal cancel
     *((f"lax.{name}({{a}})", "iu", "exact") for name in "population_count clz".split()),
     ("lax.bitwise_not({a})", "biu", "exact"),
     ("lax.conj({a})", "c", "exact"),
