@@ -22,9 +22,10 @@
 #include "providers/gemv/sums.h"
 #include "providers/provider.h"
 
-enum { BLOCK = 256, DOT_BLOCK = 16 };          /* columns that a thread processes at a time */
-enum { JOINED_BLOCKS = 8 };                    /* 8 KB of each row: in mapped files, a page has only 4 KB */
-enum { STREAMED_BLOCKS = 16 };                 /* of rows in bf16, whose sums have half of a core's first cache */
+enum { BLOCK = 256, DOT_BLOCK = 16 }; /* columns that a thread processes at a time */
+enum { JOINED_BLOCKS = 8 };           /* 8 KB of each row: in mapped files, a page has only 4 KB */
+enum { STREAMED_BLOCKS = 16 };        /* of rows in bf16, whose sums have half of a core's first cache */
+enum { JOINED_DOTS = 16 };            /* short columns of one block take hardly longer than its beginning and its end */
 static const int64_t SERIAL_WEIGHTS = 1 << 15; /* 128 KB: two cores read more than that faster, each from its own L2 */
 static const int64_t KEPT_WEIGHTS = 1 << 18;   /* 1 MB: a core's own cache may hold its share until the next run */
 static const int64_t MET_BLOCK =
@@ -349,10 +350,17 @@ SUMS_INLINE void sum_block(const hr_prepared *p, const float *x, const char *w, 
   }
 }
 
+static int64_t joined_most(const hr_prepared *p) {
+  if (uses_dots(p)) {
+    return JOINED_DOTS;
+  }
+  return streams_rows(p) ? STREAMED_BLOCKS : p->dtype != HR_DTYPE_F32 ? 1 : JOINED_BLOCKS;
+}
+
 /* How many of the next blocks are processed together. Each page that a row begins anew costs a miss of the TLB. */
 static int64_t joined_blocks(const hr_prepared *p, int64_t unit, int64_t end) {
   int64_t blocks = count_blocks(p), rest = blocks - unit % blocks, joined = end - unit < rest ? end - unit : rest;
-  int64_t most = streams_rows(p) ? STREAMED_BLOCKS : uses_dots(p) || p->dtype != HR_DTYPE_F32 ? 1 : JOINED_BLOCKS;
+  int64_t most = joined_most(p);
   return joined < most ? joined : most;
 }
 
