@@ -29,6 +29,14 @@ typedef struct hr_host_launch {
   hr_host_call call;
 } hr_host_launch;
 
+/* A kernel of dense arrays that is to take the elements of a call's result as soon as they are stored. */
+enum { HR_HOST_AHEAD_MAX = 4 };
+typedef struct hr_host_taker {
+  hr_host_launch launch; /* of a kernel with one pass, pieces, and neither workspace nor scratch */
+  int ahead_count;
+  const float *ahead[HR_HOST_AHEAD_MAX]; /* its other arrays, which are to be in the cache by then */
+} hr_host_taker;
+
 typedef struct hr_host_pass {
   int64_t units, grain; /* grain: least units worth another thread (about 10 us of work) */
 } hr_host_pass;
@@ -38,8 +46,9 @@ struct hr_host_kernel {
   int pass_count;
   const hr_host_pass *passes; /* its maker's */
   size_t workspace_bytes, scratch_bytes;
-  int64_t bytes;                                     /* memory traffic estimate */
-  size_t footprint;                                  /* bytes of host memory that the kernel takes, about, beside .. */
+  int64_t piece;    /* unit n is elements [n * piece, (n + 1) * piece) of an element-wise domain; 0: another part */
+  int64_t bytes;    /* memory traffic estimate */
+  size_t footprint; /* bytes of host memory that the kernel takes, about, beside .. */
   const void *interned[HR_HOST_KERNEL_INTERNED_MAX]; /* .. blocks that others share (interned.h); NULL: none */
   void (*run)(const hr_host_kernel *kernel, int pass, const hr_host_call *call, int64_t begin, int64_t end);
   void (*destroy)(hr_host_kernel *kernel);

@@ -67,6 +67,12 @@ typedef struct hr_place {
   int first, last; /* the groups of steps between which an arena's place is in use */
 } hr_place;
 
+/* True if both are in the arena, and share bytes of it. */
+static inline bool hr__places_overlap(const hr_place *a, const hr_place *b) {
+  return a->kind == HR_PLACE_ARENA && b->kind == HR_PLACE_ARENA && a->offset < b->offset + b->bytes &&
+         b->offset < a->offset + a->bytes;
+}
+
 typedef struct hr_schedule {
   hr_program program; /* value form; owns the memory of everything below */
   hr_arena forms;     /* of a copy: memory of kernel forms and declined nodes */

@@ -32,6 +32,7 @@ typedef struct hr_emission {
   int pass_count;
   int64_t units[HR_HOST_KERNEL_PASS_MAX], grain[HR_HOST_KERNEL_PASS_MAX];
   size_t workspace_bytes, scratch_bytes;
+  int64_t piece; /* of the kernel (host_kernel.h) */
 } hr_emission;
 
 /* Properties of the compiler: they decide which kernels would be slower than interpreted ones. */

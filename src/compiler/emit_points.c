@@ -397,6 +397,7 @@ hr_status hr__emit_points(hr__emitter *e, const char *name, hr_emission *out_emi
   }
   HR__EMIT(e, t.along >= 0 ? "}\n}\n}\n" : "}\n}\n");
   out_emission->pass_count = 1;
+  out_emission->piece = t.first == 0 && e->kept.rank == 1 && t.along < 0 ? t.piece : 0;
   out_emission->units[0] = units;
   out_emission->grain[0] = hr__emit_grain(kernel, each);
   return HR_OK;

@@ -13,11 +13,14 @@
  *
  * On one thread of a host no kernels run side by side, and each is a launch by itself: new dims then find no batches.
  *
+ * A library's call and the kernel that takes its result in parts (handover.h) are a batch, too.
+ *
  * All first passes of a batch run before all second ones. A kernel whose later passes are worth a thread is not in a
  * batch: it would find less of its data in the cache when it reads it again.
  */
 #include "base/integer.h"
 #include "base/thread.h"
+#include "engine/handover.h"
 #include "engine/instance.h"
 
 enum { BATCH_MAX = 256 };
@@ -56,13 +59,11 @@ static range reach_of(const hr_kernel *kernel, int arg) {
 
 static bool may_share_memory(const hr_place *places, const hr_kernel *a, int arg_a, const hr_kernel *b, int arg_b) {
   uint32_t buffer_a = a->args[arg_a].buffer, buffer_b = b->args[arg_b].buffer;
-  const hr_place *place_a = &places[buffer_a], *place_b = &places[buffer_b];
   if (buffer_a == buffer_b) {
     range reach_a = reach_of(a, arg_a), reach_b = reach_of(b, arg_b);
     return reach_a.begin < reach_b.end && reach_b.begin < reach_a.end;
   }
-  return place_a->kind == HR_PLACE_ARENA && place_b->kind == HR_PLACE_ARENA &&
-         place_a->offset < place_b->offset + place_b->bytes && place_b->offset < place_a->offset + place_a->bytes;
+  return hr__places_overlap(&places[buffer_a], &places[buffer_b]);
 }
 
 static bool are_independent(const hr_place *places, const hr_kernel *a, const hr_kernel *b) {
@@ -165,6 +166,12 @@ static size_t make_batch(hr_instance *instance, int first, bool *out_team) {
   head->batch = 1;
   head->workspace_offset = 0;
   *out_team = false;
+  head->taken_beside = hr__find_taker(instance, first);
+  if (head->taken_beside != 0) {
+    head->batch = 2;
+    head[1].workspace_offset = 0; /* one after the other they use the same memory */
+    return hr_max(workspace, hr_align_up(hr__step_workspace_bytes(&head[1]), HR_WORKSPACE_ALIGNMENT));
+  }
   if (!runs_batches(instance) || !can_be_in_batch(head)) {
     return workspace;
   }

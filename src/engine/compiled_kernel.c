@@ -95,6 +95,7 @@ hr_status hr__compiled_kernel_create(hr_library *library, const char *name, cons
                                   .workspace_bytes = emission->workspace_bytes,
                                   .scratch_bytes = emission->scratch_bytes,
                                   .bytes = bytes,
+                                  .piece = emission->piece,
                                   .run = run,
                                   .destroy = destroy};
   for (int pass = 0; pass < emission->pass_count; ++pass) {

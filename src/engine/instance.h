@@ -43,6 +43,7 @@ struct hr_exec_step {
   int check;                        /* CHECK: its place in the instance's list */
   uint16_t batch;                   /* for the first step of a launch: the number of steps in it */
   hr_step_kind kind : 8;
+  uint8_t taken_beside; /* LIBRARY: not 0 if the next step, in its batch, takes its result (handover.h) */
 };
 
 _Static_assert(sizeof(hr_exec_step) <= 48, "cached programs have one for each step");

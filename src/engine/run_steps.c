@@ -5,6 +5,7 @@
 #include "base/probe.h"
 #include "base/ranges.h"
 #include "core/ir/dtype.h"
+#include "engine/handover.h"
 #include "engine/profile.h"
 #include "engine/run_clock.h"
 #include "engine/run_description.h"
@@ -70,26 +71,26 @@ hr_host_launch hr__step_launch(const hr_instance *instance, const hr_exec_step *
 }
 
 /* Divides the time of a batch among its interpreted kernels. */
-static void spend(const hr_exec_step *first, const hr_run_scratch *scratch, int64_t ns) {
+static void spend(const hr_exec_step *first, int steps, const hr_run_scratch *scratch, int64_t ns) {
   const hr_host_launch *launch = scratch->launches.data;
-  for (int i = 0; i < first->batch; ++i) {
+  for (int i = 0; i < steps; ++i) {
     if (hr__weights_has(&first[i], scratch)) {
       continue;
     }
     if (first[i].cached != NULL && launch->kernel == first[i].kernel) {
-      hr__kernel_spend(first[i].cached, ns / first->batch);
+      hr__kernel_spend(first[i].cached, ns / steps);
     }
     ++launch;
   }
 }
 
-/* Launches the kernel and those of its batch, except those whose result is cached. */
-static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *first, hr_run *run,
+/* Launches the kernels of a batch, except those whose result is cached. */
+static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *first, int steps, hr_run *run,
                              hr_run_scratch *scratch) {
   hr_device *device = run->device;
   bool all_compiled = true, is_timed = false;
   int count = 0;
-  for (int i = 0; i < first->batch; ++i) {
+  for (int i = 0; i < steps; ++i) {
     if (hr__weights_has(&first[i], scratch)) {
       continue;
     }
@@ -104,7 +105,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
   int64_t begin = is_timed ? hr_clock_ns() : 0;
   HR_RETURN_IF_ERROR(device->driver->launch(run->impl, count, scratch->launches.data));
   if (is_timed) {
-    spend(first, scratch, hr_clock_ns() - begin);
+    spend(first, steps, scratch, hr_clock_ns() - begin);
   }
   return HR_OK;
 }
@@ -150,6 +151,29 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
                     : hr__tuning_run(own->tuning, &own->ready, &call);
 }
 
+/* A call, and the kernel that takes its result. */
+static hr_status run_with_taker(const hr_instance *instance, const hr_exec_step *step, hr_run *run,
+                                hr_run_scratch *scratch, void *queue) {
+  void *const *args = scratch->args.data + step->arg_first;
+  const hr_step_call *call = step->call;
+  const hr_host_launch launch = hr__step_launch(instance, step + 1, run, scratch);
+  void *moved[HR_SHARED_ARGS_MAX];
+  hr_host_taker taker;
+  bool is_taken = hr__make_taker(step, run->device, &launch, &taker);
+  if (is_taken && call->moves != NULL) {
+    move_args(step, args, moved);
+  }
+  if (is_taken && call->ready.algorithm.provider->run_for(call->ready.prepared, call->moves != NULL ? moved : args,
+                                                          workspace_of(instance, run), &taker)) {
+    return HR_OK;
+  }
+  HR_RETURN_IF_ERROR(run_library(instance, step, run, args, queue));
+  int compiled_count = run->compiled_count;
+  hr_status status = run_kernels(instance, step + 1, 1, run, scratch);
+  run->compiled_count = compiled_count; /* it counts as a part of the call */
+  return status;
+}
+
 /* A kernel's operations, a function's name, or the provider of a library call. */
 static const char *step_name(const hr_instance *instance, const hr_exec_step *step) {
   if (step->kernel != NULL) {
@@ -166,10 +190,13 @@ static hr_status run_step(const hr_instance *instance, const hr_exec_step *step,
                           void *queue) {
   void *const *args = scratch->args.data + step->arg_first;
   if (step->kernel != NULL) {
-    return run_kernels(instance, step, run, scratch);
+    return run_kernels(instance, step, step->batch, run, scratch);
   }
   if (step->kind == HR_STEP_CHECK) {
     return run_check(instance, step, run, scratch, args);
+  }
+  if (step->taken_beside != 0) {
+    return run_with_taker(instance, step, run, scratch, queue);
   }
   return run_library(instance, step, run, args, queue);
 }

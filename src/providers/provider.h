@@ -17,6 +17,7 @@
 
 #include "base/cpu.h"
 #include "base/device_kernel.h"
+#include "base/host_kernel.h"
 #include "core/ir/program.h"
 
 typedef struct hr_provider hr_provider;
@@ -97,6 +98,11 @@ struct hr_provider {
    * a const hr_scalar), then of the node's attribute scalars. The operand's own offset is not included. workspace is
    * 64-byte aligned. */
   hr_status (*run)(hr_prepared *prepared, void *const *args, void *workspace, void *queue);
+  /* (optional; NULL: no) True if the call hands its result over: all elements of its buffer, in their order, of f32. */
+  bool (*hands_over)(const hr_prepared *prepared);
+  /* (optional) run, with the taker's kernel run on the result, a part of it as soon as it is stored. False: not
+   * possible in the kernel's units, and nothing was done. */
+  bool (*run_for)(hr_prepared *prepared, void *const *args, void *workspace, const hr_host_taker *taker);
   /* (optional; NULL: about a kilobyte) Bytes of host memory of a prepared object. */
   size_t (*footprint)(const hr_prepared *prepared);
   void (*release)(hr_prepared *prepared);

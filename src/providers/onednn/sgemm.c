@@ -32,6 +32,7 @@
 #include "core/ir/dtype.h"
 #include "providers/onednn/dnnl_api.h"
 #include "providers/onednn/few_rows.h"
+#include "providers/onednn/handed.h"
 #include "providers/onednn/onednn.h"
 #include "providers/onednn/panels.h"
 #include "providers/provider.h"
@@ -70,6 +71,7 @@ struct hr_prepared {
   bool is_packed;        /* b may be read from packed panels */
   bool is_few;           /* rows, by few_rows.h */
   bool is_panels;        /* by panels.h, as b is stored */
+  bool is_handed;        /* over, to a kernel: handed.h */
   uint64_t stamp;
   int finish_count;
   finish finishes[HR_EPILOGUES_MAX + 1]; /* a prepared product has memory for `finish_count` */
@@ -237,6 +239,9 @@ static void choose_loop(hr_prepared *p, bool is_weight) {
   p->is_packed = is_weight && (packs || !is_narrow) && hr__packed_panels_are_worth(rows, depth, columns, packs);
   p->is_copied = is_weight && !p->is_packed && copying_is_worth(packs, rows, depth) && hr__panels_match(depth);
   p->is_panels = !p->is_few && !p->is_copied && (is_narrow || (p->is_packed && !hr__panels_match(depth)));
+  p->is_handed = p->a.is_transposed && !p->b.is_transposed && !p->is_few && !p->is_panels && !p->is_packed &&
+                 p->finish_count == 0 && p->c.offset == 0 && p->c.step == columns &&
+                 hr__handed_is_worth(rows, depth, columns);
 }
 
 static bool plan(const hr_program *program, const hr_node *node, hr_prepared *p) {
@@ -308,7 +313,9 @@ static bool packs(const hr_prepared *p) {
 
 static size_t workspace_of(const hr_prepared *p) {
   int64_t shares = packs(p) ? hr_divide_up(p->groups, p->grain) : 0;
-  return (size_t)(aside_floats(p) + shares * hr__panels_floats(p->b.rows)) * sizeof(float);
+  int64_t panels =
+      p->is_handed ? hr__packed_panels_floats(p->b.rows, p->b.columns) : shares * hr__panels_floats(p->b.rows);
+  return (size_t)(aside_floats(p) + panels) * sizeof(float);
 }
 
 static void make_code(const hr_prepared *p) {
@@ -344,7 +351,11 @@ static bool renumber(hr_prepared *prepared, const hr_program *program, const hr_
 
 /* Loops of our own are chosen by shapes that were measured. */
 static bool is_settled(const hr_prepared *p) {
-  return p->is_few || p->is_panels || p->is_packed;
+  return p->is_few || p->is_panels || p->is_packed || p->is_handed;
+}
+
+static bool hands_over(const hr_prepared *p) {
+  return p->is_handed;
 }
 
 static bool needs_team(const hr_prepared *p) {
@@ -627,6 +638,19 @@ static hr_status run(hr_prepared *p, void *const *args, void *workspace, void *q
   return hr__dnnl_status(atomic_load_explicit(&c.code, memory_order_relaxed), "sgemm");
 }
 
+static bool run_for(hr_prepared *p, void *const *args, void *workspace, const hr_host_taker *taker) {
+  return hr__handed_multiply(&(hr__handed){.rows = p->c.rows,
+                                           .depth = p->a.columns,
+                                           .columns = p->c.columns,
+                                           .a = (const float *)args[0] + p->a.offset,
+                                           .a_step = p->a.step,
+                                           .b = (const float *)args[1] + p->b.offset,
+                                           .b_step = p->b.step,
+                                           .c = args[p->c_arg],
+                                           .panels = workspace,
+                                           .taker = taker});
+}
+
 const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .name = "sgemm",
     .is_apart = true,
@@ -643,6 +667,8 @@ const hr_provider HR_CPU_NAME(hr__sgemm_provider) = {
     .needs_team = needs_team,
     .stamp = stamp,
     .keeps = keeps,
+    .hands_over = hands_over,
+    .run_for = run_for,
     .run = run,
     .footprint = footprint,
     .release = hr__provider_release,
