@@ -27,7 +27,7 @@
 
 enum {
   UNIT = 8,
-  PIECES = 16,
+  PIECES = 64,
   PRODUCTS = 6,
   CHUNK = 512,
   LONG_CHUNK = 1024,

@@ -16,7 +16,7 @@
 /* ---- providers ---- */
 
 enum { DIALECTS = HR_DIALECT_CUDA + 1 };
-enum { PARTS_SHARE = 64 /* of a device's memory for parts of a product at a time */ };
+enum { PARTS_SHARE = 160 /* of a device's memory for parts of a product at a time */ };
 
 /* A context's. */
 typedef struct provider_lists {

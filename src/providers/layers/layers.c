@@ -20,11 +20,11 @@ enum {
   HIDDEN_MOST = 512,
   CLUSTER_MOST = 16,
   CLUSTER_PORTABLE = 8, /* every such device runs clusters of as many blocks */
-  ROWS_MOST = 8,
+  ROWS_OF_STEP = 2,
   THREADS_MOST = 512, /* with 128 registers each */
   TILES_MOST = 2,
   EACH_MOST = 16, /* numbers of a sum's depth for each thread */
-  WAVES_MOST = 2, /* clusters that wait for others to end */
+  WAVES_MOST = 2, /* rounds of clusters; 1 if registers do not hold the weights */
   WARP = 32,
   WORD_COUNT = 2
 };
@@ -80,17 +80,31 @@ static int shared_of(const layer *l) {
   return 4 * (sums + handed + (l->tiles - 1) * l->out * l->each * l->threads);
 }
 
-/* More rows only if there would be more clusters than run at once. False: there are too many, or too large ones. */
+static bool fits(const layer *l) {
+  return shared_of(l) <= hr__cuda_limits_known()->shared_bytes;
+}
+
+/* Clusters of more than two blocks leave processors idle: of an H200's 132 they use 120, or 112. */
+static int64_t clusters_at_once(const layer *l) {
+  int64_t processors = hr__cuda_limits_known()->processors;
+  return hr_max((l->cluster > 2 ? processors * 10 / 11 : processors) / l->cluster, 1);
+}
+
+/* A step takes about as long as ROWS_OF_STEP rows more. False: there are too many clusters, or too large ones. */
 static bool find_rows(layer *l) {
-  const hr__cuda_limits *limits = hr__cuda_limits_known();
-  int64_t at_once = hr_max(limits->processors / l->cluster, 1);
-  for (l->rows = 1; l->rows < ROWS_MOST && hr_divide_up(l->batch, l->rows) > at_once;) {
-    l->rows *= 2;
+  static const int choices[] = {1, 2, 3, 4, 5, 8, 10, 12};
+  int64_t at_once = clusters_at_once(l), most = l->tiles > 1 ? 1 : WAVES_MOST, least = INT64_MAX;
+  for (size_t i = 0; i < sizeof choices / sizeof *choices; ++i) {
+    layer with = *l;
+    with.rows = choices[i], with.buffers = 2;
+    with.buffers = fits(&with) ? 2 : 1;
+    with.clusters = hr_divide_up(l->batch, with.rows);
+    int64_t waves = hr_divide_up(with.clusters, at_once), cost = waves * (with.rows + ROWS_OF_STEP);
+    if (fits(&with) && waves <= most && cost < least) {
+      least = cost, *l = with;
+    }
   }
-  l->clusters = hr_divide_up(l->batch, l->rows);
-  l->buffers = 2;
-  l->buffers = shared_of(l) <= limits->shared_bytes ? 2 : 1;
-  return l->clusters <= WAVES_MOST * at_once && shared_of(l) <= limits->shared_bytes;
+  return least < INT64_MAX;
 }
 
 static bool is_layer(const hr_node *node, layer *l) {
