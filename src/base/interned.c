@@ -11,10 +11,9 @@
 
 typedef struct interned interned;
 struct interned {
-  interned *next_same; /* chain of equal hashes */
-  uint64_t hash;
-  size_t count;              /* of bytes */
-  _Atomic size_t references; /* changed while the list is locked */
+  interned *next_same;         /* chain of equal hashes */
+  uint32_t count;              /* of bytes */
+  _Atomic uint32_t references; /* changed while the list is locked */
   char bytes[];
 };
 
@@ -41,8 +40,8 @@ static interned *block_of(const void *bytes) {
 }
 
 /* The list is locked: only readers are beside this. */
-static size_t change_references(interned *block, int change) {
-  size_t references = atomic_load_explicit(&block->references, memory_order_relaxed) + (size_t)change;
+static uint32_t change_references(interned *block, int change) {
+  uint32_t references = atomic_load_explicit(&block->references, memory_order_relaxed) + (uint32_t)change;
   atomic_store_explicit(&block->references, references, memory_order_relaxed);
   return references;
 }
@@ -58,11 +57,11 @@ static interned *find(const blocks *all, uint64_t hash, const void *bytes, size_
 
 /* The list is locked. */
 static interned *add(blocks *all, uint64_t hash, const void *bytes, size_t count) {
-  interned *block = hr_malloc(sizeof *block + count);
+  interned *block = count <= UINT32_MAX ? hr_malloc(sizeof *block + count) : NULL;
   if (block == NULL) {
     return NULL;
   }
-  *block = (interned){.next_same = hr_table_get(&all->table, hash), .hash = hash, .count = count};
+  *block = (interned){.next_same = hr_table_get(&all->table, hash), .count = (uint32_t)count};
   memcpy(block->bytes, bytes, count);
   if (!hr_table_put(&all->table, hash, block)) {
     hr_free(block);
@@ -101,7 +100,8 @@ void hr_interned_release(const void *bytes) {
   hr_mutex_lock(&all->mutex);
   bool is_last = change_references(block, -1) == 0;
   if (is_last) {
-    hr_table_unlink(&all->table, block->hash, block, offsetof(interned, next_same));
+    uint64_t hash = hr_hash_bytes(HR_HASH_SEED, block->bytes, block->count);
+    hr_table_unlink(&all->table, hash, block, offsetof(interned, next_same));
     if (--all->count == 0) {
       hr_table_fini(&all->table);
     }

@@ -336,7 +336,8 @@ static int position_of(hr__draft *draft, int begin, const hr__map *like, size_t 
 }
 
 void hr__plan_map(hr__draft *draft, const hr_access *access, const hr__map *like, hr__map *out_map) {
-  hr__map map = {.arg = access->arg, .coords = access->bound_count + 1, .fill = -1, .base = draft->coord_count};
+  hr__map map = {
+      .arg = access->arg, .coords = (uint8_t)(access->bound_count + 1), .fill = -1, .base = draft->coord_count};
   map.dtype = (uint8_t)access->dtype, map.size = (uint8_t)hr_dtype_size(access->dtype);
   map.vary = (uint8_t)vary_of(draft, access);
   map.term_count = access->term_count, map.term_first = draft->term_count;

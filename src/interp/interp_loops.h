@@ -142,16 +142,38 @@ enum {
 typedef void (*hr__argreduce_fn)(void *best_key, int64_t *best_index, const void *keys, const int64_t *indices,
                                  int64_t outer, int64_t inner, int64_t key_pitch, int64_t index_pitch);
 
+enum { HR__LOOPS = HR_OP_COUNT * HR__VARIANTS + HR_DTYPE_COUNT + 1 };
+
 typedef struct hr__class_loops {
-  hr__loop_fn pointwise[HR_OP_COUNT][HR__VARIANTS];
+  union {
+    struct {
+      hr__loop_fn pointwise[HR_OP_COUNT][HR__VARIANTS];
+      hr__loop_fn convert[HR_DTYPE_COUNT]; /* to the class of a dtype, rounded or wrapped to the dtype */
+      hr__loop_fn spread;                  /* dst = the one element of a row, or the row, for each element */
+    };
+    hr__loop_fn all[HR__LOOPS];
+  };
   hr__reduce_loops reduce[HR__REDUCES];
   hr__argreduce_fn argreduce[HR__ARGREDUCES];
-  hr__loop_fn spread;                  /* dst = the one element of a row, or the row, for each element */
-  hr__loop_fn convert[HR_DTYPE_COUNT]; /* to the class of a dtype, rounded or wrapped to the dtype */
 } hr__class_loops;
 
+extern const hr__class_loops *const hr__loops_of_classes[HR_CLASS_COUNT];
+
 /* NULL for HR_CLASS_NONE. */
-const hr__class_loops *hr__class_loops_of(hr_class cls);
+static inline const hr__class_loops *hr__class_loops_of(hr_class cls) {
+  return (unsigned)cls < HR_CLASS_COUNT ? hr__loops_of_classes[cls] : NULL;
+}
+
+/* Loops have numbers of 16 bits, by class and place in `all`. */
+enum { HR__LOOP_BITS = 12 };
+_Static_assert(HR__LOOPS <= 1 << HR__LOOP_BITS && HR_CLASS_COUNT <= 1 << (16 - HR__LOOP_BITS), "16 bits");
+
+static inline uint16_t hr__loop_number(hr_class cls, const hr__loop_fn *loop) {
+  return (uint16_t)((unsigned)cls << HR__LOOP_BITS | (unsigned)(loop - hr__loops_of_classes[cls]->all));
+}
+static inline hr__loop_fn hr__loop_at(uint16_t number) {
+  return hr__loops_of_classes[number >> HR__LOOP_BITS]->all[number & ((1 << HR__LOOP_BITS) - 1)];
+}
 
 extern const hr__class_loops hr__loops_b8, hr__loops_i32, hr__loops_u32, hr__loops_i64, hr__loops_u64, hr__loops_f32,
     hr__loops_f64, hr__loops_c64, hr__loops_c128;

@@ -217,14 +217,11 @@ const hr__copy_fn hr__stores[HR_DTYPE_COUNT] = TABLE(move, store);
 const hr__gather_fn hr__gathers[HR_DTYPE_COUNT] = TABLE(gather, gather);
 const hr__scatter_fn hr__scatters[HR_DTYPE_COUNT] = TABLE(scatter, scatter);
 
-const hr__class_loops *hr__class_loops_of(hr_class cls) {
-  static const hr__class_loops *const table[HR_CLASS_COUNT] = {
-      [HR_CLASS_B8] = &hr__loops_b8,   [HR_CLASS_I32] = &hr__loops_i32, [HR_CLASS_U32] = &hr__loops_u32,
-      [HR_CLASS_I64] = &hr__loops_i64, [HR_CLASS_U64] = &hr__loops_u64, [HR_CLASS_F32] = &hr__loops_f32,
-      [HR_CLASS_F64] = &hr__loops_f64, [HR_CLASS_C64] = &hr__loops_c64, [HR_CLASS_C128] = &hr__loops_c128,
-  };
-  return (unsigned)cls < HR_CLASS_COUNT ? table[cls] : NULL;
-}
+const hr__class_loops *const hr__loops_of_classes[HR_CLASS_COUNT] = {
+    [HR_CLASS_B8] = &hr__loops_b8,   [HR_CLASS_I32] = &hr__loops_i32, [HR_CLASS_U32] = &hr__loops_u32,
+    [HR_CLASS_I64] = &hr__loops_i64, [HR_CLASS_U64] = &hr__loops_u64, [HR_CLASS_F32] = &hr__loops_f32,
+    [HR_CLASS_F64] = &hr__loops_f64, [HR_CLASS_C64] = &hr__loops_c64, [HR_CLASS_C128] = &hr__loops_c128,
+};
 
 void hr__scalar_to_class(const hr_scalar *scalar, hr_class cls, void *out) {
   switch (cls) {

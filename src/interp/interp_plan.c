@@ -42,7 +42,7 @@ static hr_status no_loop(const hr_instr *instr) {
 static int new_register(builder *b, hr_class cls, unsigned vary, hr__often often, hr__place place) {
   int index = b->draft->register_count++;
   b->draft->registers[index] = (hr__register){.cls = (uint8_t)cls,
-                                              .size = (uint8_t)hr_class_size(cls),
+                                              .size_shift = (uint8_t)__builtin_ctzll(hr_class_size(cls)),
                                               .vary = (uint8_t)vary,
                                               .often = (uint8_t)often,
                                               .place = (uint8_t)place,
@@ -85,7 +85,7 @@ static unsigned full_plane(const hr__draft *draft) {
 
 static hr__step *new_step(builder *b, hr__step_kind kind, hr__often often, int phase) {
   hr__step *step = &b->draft->steps[b->draft->step_count++];
-  *step = (hr__step){.kind = (uint8_t)kind, .dst = -1, .map = -1, .reduce = -1};
+  *step = (hr__step){.kind = (uint8_t)kind, .dst = -1};
   step->section = (uint8_t)(often == HR__EACH_RUN ? 0 : 2 * phase + (often == HR__EACH_TILE ? 1 : 2));
   return step;
 }
@@ -97,7 +97,7 @@ static void set_sources(hr__step *step, int count, const int *registers) {
 }
 
 /* A register's form in a loop over `space`. */
-static int see(unsigned vary, unsigned space) {
+static unsigned see(unsigned vary, unsigned space) {
   vary &= space;
   if (space != HR__PLANE) {
     return vary == space ? HR__SEE_MATRIX : HR__SEE_ONE;
@@ -111,8 +111,9 @@ static int see(unsigned vary, unsigned space) {
 static void see_sources(builder *b, hr__step *step) {
   step->can_flatten = true;
   for (int s = 0; s < step->arity; ++s) {
-    step->see[s] = (uint8_t)see(b->draft->registers[step->src[s]].vary, step->space);
-    step->can_flatten &= step->see[s] == HR__SEE_MATRIX || step->see[s] == HR__SEE_ONE;
+    unsigned seen = see(b->draft->registers[step->src[s]].vary, step->space);
+    step->see |= (uint8_t)(seen << 2 * s);
+    step->can_flatten &= seen == HR__SEE_MATRIX || seen == HR__SEE_ONE;
   }
 }
 
@@ -127,25 +128,24 @@ static int spread(builder *b, int reg, unsigned space, hr__often often, int phas
   int dst = new_register(b, cls, vary | space, mine, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, mine, phase);
   step->space = (uint8_t)space, step->arity = 1, step->dst = dst, step->src[0] = reg;
-  step->fn = hr__class_loops_of(cls)->spread;
+  step->loop = hr__loop_number(cls, &hr__class_loops_of(cls)->spread);
   see_sources(b, step);
-  step->spread_row = step->see[0] == HR__SEE_ROW;
+  step->spread_row = hr__step_see(step, 0) == HR__SEE_ROW;
   return dst;
 }
 
 /* Chooses the variant for the operands; broadcasts operands until there is one. */
-static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, int *sources, unsigned space,
-                           hr__often often, int phase, hr__loop_fn *out_fn) {
+static const hr__loop_fn *choose_variant(builder *b, const hr__loop_fn *variants, int arity, int *sources,
+                                         unsigned space, hr__often often, int phase) {
   for (;;) {
     unsigned mask = 0;
     for (int s = 0; s < arity; ++s) {
-      int seen = see(b->draft->registers[sources[s]].vary, space);
+      unsigned seen = see(b->draft->registers[sources[s]].vary, space);
       mask |= space != 0 && (seen == HR__SEE_COLUMN || seen == HR__SEE_ONE) ? 1u << s : 0;
     }
     int variant = hr__loop_variant(arity, mask);
     if (variant >= 0 && variants[variant] != NULL) {
-      *out_fn = variants[variant];
-      return;
+      return &variants[variant];
     }
     int first = 0; /* usually the last operands have variants */
     while ((mask >> first & 1) == 0) {
@@ -155,7 +155,9 @@ static void choose_variant(builder *b, const hr__loop_fn *variants, int arity, i
   }
 }
 
-static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *sources, hr_class result, int phase) {
+/* `variants`: among the loops of class `cls`. */
+static int loop_step(builder *b, hr_class cls, const hr__loop_fn *variants, int arity, int *sources, hr_class result,
+                     int phase) {
   hr__draft *draft = b->draft;
   unsigned vary = 0;
   hr__often often = HR__EACH_RUN;
@@ -165,11 +167,11 @@ static int loop_step(builder *b, const hr__loop_fn *variants, int arity, int *so
   }
   often = rarer_not(often, often_for(draft, vary));
   unsigned space = vary & HR__PLANE;
-  hr__loop_fn fn;
-  choose_variant(b, variants, arity, sources, space, often, phase, &fn);
+  const hr__loop_fn *loop = choose_variant(b, variants, arity, sources, space, often, phase);
   int dst = new_register(b, result, vary, often, HR__PLACE_SLOT);
   hr__step *step = new_step(b, HR__STEP_LOOP, often, phase);
-  step->space = (uint8_t)space, step->arity = (uint8_t)arity, step->dst = dst, step->fn = fn;
+  step->space = (uint8_t)space, step->arity = (uint8_t)arity, step->dst = dst;
+  step->loop = hr__loop_number(cls, loop);
   set_sources(step, arity, sources);
   see_sources(b, step);
   return dst;
@@ -199,7 +201,7 @@ static hr_status plan_compute(builder *b, const hr_instr *instr) {
       row->arity != instr->source_count) {
     return no_loop(instr);
   }
-  b->alias[instr->dst] = loop_step(b, loops->pointwise[instr->op], instr->source_count, sources,
+  b->alias[instr->dst] = loop_step(b, instr->cls, loops->pointwise[instr->op], instr->source_count, sources,
                                    b->kernel->registers[instr->dst].cls, instr->phase);
   return HR_OK;
 }
@@ -219,7 +221,7 @@ static hr_status plan_convert(builder *b, const hr_instr *instr) {
   if (loops == NULL || to == HR_CLASS_NONE) {
     return no_loop(instr);
   }
-  b->alias[instr->dst] = loop_step(b, &loops->convert[instr->to], 1, &source, to, instr->phase);
+  b->alias[instr->dst] = loop_step(b, from, &loops->convert[instr->to], 1, &source, to, instr->phase);
   return HR_OK;
 }
 
@@ -396,17 +398,17 @@ static hr_status plan_instr(builder *b, const hr_instr *instr) {
 /* Steps by section, otherwise in order. */
 static bool sort_steps(hr__draft *draft) {
   hr__step *sorted = HR_ARENA_ARRAY(draft->arena, hr__step, (size_t)draft->step_count);
-  draft->section_begin = HR_ARENA_ARRAY(draft->arena, int, (size_t)draft->section_count + 2);
+  draft->section_begin = HR_ARENA_ARRAY(draft->arena, int16_t, (size_t)draft->section_count + 2);
   if (sorted == NULL || draft->section_begin == NULL) {
     return false;
   }
-  int *next = draft->section_begin + 1; /* becomes the begins while it is filled */
+  int16_t *next = draft->section_begin + 1; /* becomes the begins while it is filled */
   for (int k = 0; k < draft->step_count; ++k) {
     ++next[draft->steps[k].section];
   }
   for (int s = 0, at = 0; s < draft->section_count; ++s) {
     int count = next[s];
-    next[s] = at;
+    next[s] = (int16_t)at;
     at += count;
   }
   for (int k = 0; k < draft->step_count; ++k) {
@@ -537,25 +539,25 @@ static int pack(packer *p, const void *list, size_t bytes) {
 #define PACK(p, list, count) pack((p), (list), (size_t)(count) * sizeof *(list))
 
 static void pack_form(packer *p, const hr__draft *draft, const char *name) {
-  hr__form form = {.chunk = draft->chunk,
-                   .walk = draft->walk,
-                   .batch_rank = draft->cut.batch.rank,
+  hr__form form = {.chunk = (int)draft->chunk,
+                   .walk = (uint8_t)draft->walk,
+                   .batch_rank = (uint8_t)draft->cut.batch.rank,
                    .has_batches = draft->batch_count > 1,
                    .is_walked = draft->is_walked,
                    .is_split = draft->is_split,
                    .times = draft->times,
-                   .phase_count = draft->phase_count,
-                   .section_count = draft->section_count,
-                   .step_count = draft->step_count,
-                   .register_count = draft->register_count,
-                   .map_count = draft->map_count,
-                   .reduction_count = draft->reduction_count,
-                   .conflict_count = draft->conflict_count,
-                   .point_count = draft->point_count,
+                   .phase_count = (uint8_t)draft->phase_count,
+                   .section_count = (uint8_t)draft->section_count,
+                   .step_count = (int16_t)draft->step_count,
+                   .register_count = (int16_t)draft->register_count,
+                   .map_count = (int16_t)draft->map_count,
+                   .reduction_count = (int16_t)draft->reduction_count,
+                   .point_count = (int16_t)draft->point_count,
+                   .number_count = (int16_t)draft->number_count,
                    .coord_count = draft->coord_count,
-                   .number_count = draft->number_count};
+                   .conflict_count = draft->conflict_count};
   (void)PACK(p, &form, 1);
-  form.steps_at = PACK(p, draft->steps, draft->step_count);
+  (void)PACK(p, draft->steps, draft->step_count);
   form.sections_at = PACK(p, draft->section_begin, draft->section_count + 2);
   form.registers_at = PACK(p, draft->registers, draft->register_count);
   form.maps_at = PACK(p, draft->maps, draft->map_count);
@@ -592,8 +594,8 @@ static const void *intern(const hr__draft *draft, const char *name, pack_fn pack
 
 static void destroy(hr_host_kernel *kernel) {
   const hr__plan *plan = (const hr__plan *)kernel;
-  hr_interned_release(plan->form);
-  hr_interned_release(plan->slots);
+  hr_interned_release(hr__form_of(plan));
+  hr_interned_release(hr__slots_of(plan));
   hr_free(kernel);
 }
 
@@ -616,7 +618,7 @@ static hr__plan *finish(const hr__draft *draft, const hr_kernel *kernel) {
     hr_interned_release(slots);
     return NULL;
   }
-  plan->form = form, plan->slots = slots, plan->plane = draft->plane;
+  plan->plane = draft->plane;
   memcpy(plan->numbers, draft->numbers, (size_t)draft->number_count * sizeof *plan->numbers);
   memcpy(passes_of(plan, draft->number_count), passes, (size_t)pass_count * sizeof *passes);
   plan->base = (hr_host_kernel){.name = hr__form_name(form),
@@ -626,7 +628,7 @@ static hr__plan *finish(const hr__draft *draft, const hr_kernel *kernel) {
                                 .scratch_bytes = draft->scratch_bytes,
                                 .bytes = kernel->bytes,
                                 .footprint = bytes,
-                                .interned = {form, slots},
+                                .interned = {[HR__INTERNED_FORM] = form, [HR__INTERNED_SLOTS] = slots},
                                 .run = hr__plan_run,
                                 .destroy = destroy};
   return plan;
@@ -652,7 +654,7 @@ enum { LIKE_BYTES_MAX = 1 << 20 };
 /* Slots of a large plan would take too much memory for a small one. */
 static const hr__slots *slots_like(const hr_host_kernel *like) {
   bool is = like != NULL && like->run == hr__plan_run && like->scratch_bytes <= LIKE_BYTES_MAX;
-  return is ? ((const hr__plan *)like)->slots : NULL;
+  return is ? hr__slots_of((const hr__plan *)like) : NULL;
 }
 
 hr_status HR_CPU_NAME(hr_interp_create_like)(const hr_kernel *kernel, const hr_host_kernel *last,

@@ -63,7 +63,6 @@ typedef enum hr__walk { HR__WALK_NONE = 0, HR__WALK_INNER, HR__WALK_OUTER } hr__
 typedef struct hr__map {
   int16_t access; /* of the kernel */
   int16_t arg;    /* -1: INDEX */
-  int16_t coords;
   uint8_t outer_rank, inner_rank;
   int16_t offset, outer, inner, extent, terms; /* positions of its numbers */
   int16_t term_count, term_first;              /* in the list of registers of terms */
@@ -71,7 +70,7 @@ typedef struct hr__map {
   int16_t base;                                /* position in the frame of its coordinates for the current batch */
   uint8_t dtype, size;                         /* size: of an element in memory */
   uint8_t vary;                                /* of the affine part */
-  uint8_t unused;
+  uint8_t coords;
 } hr__map;
 
 /* One side of the plane in a map's view: its dims merged further, at least one. The first one's size is not needed. */
@@ -99,14 +98,20 @@ typedef enum hr__place {
 } hr__place;
 
 typedef struct hr__register {
-  int16_t map;         /* MEMORY */
-  int16_t scalar;      /* SCALAR: of the kernel */
-  uint8_t cls;         /* hr_class */
-  uint8_t size;        /* of an element */
-  uint8_t vary, often; /* HR__OUTER .., hr__often */
-  uint8_t place;       /* hr__place */
-  bool is_tile;        /* the slot holds a whole tile: it crosses phases */
+  union {
+    int16_t map;    /* MEMORY */
+    int16_t scalar; /* SCALAR: of the kernel */
+  };
+  uint8_t cls : 4; /* hr_class */
+  uint8_t often : 2, place : 2;
+  uint8_t vary : 3;
+  uint8_t is_tile : 1;    /* the slot holds a whole tile: it crosses phases */
+  uint8_t size_shift : 4; /* of an element's size, a power of two */
 } hr__register;
+
+static inline int hr__register_size(const hr__register *reg) {
+  return 1 << reg->size_shift;
+}
 
 typedef enum hr__step_kind {
   HR__STEP_LOAD,  /* copies; a pointer load has no step for each block, unless it may conflict */
@@ -122,22 +127,27 @@ typedef enum hr__step_kind {
 enum { HR__SEE_MATRIX = 0, HR__SEE_ROW, HR__SEE_COLUMN, HR__SEE_ONE };
 
 typedef struct hr__step {
-  uint8_t kind;  /* hr__step_kind */
-  uint8_t space; /* bits of HR__PLANE: the sides that it runs over */
-  uint8_t arity;
-  uint8_t mode; /* hr_store_mode */
-  uint8_t see[4];
+  uint8_t kind : 3;  /* hr__step_kind */
+  uint8_t space : 2; /* bits of HR__PLANE: the sides that it runs over */
+  uint8_t arity : 3;
+  uint8_t see; /* two bits for each source (hr__step_see) */
   uint8_t section;
   uint8_t can_flatten : 1; /* all operands are matrices or single elements */
   uint8_t spread_row : 1;  /* SPREAD of a row rather than of elements */
-  uint8_t unused : 6;
+  uint8_t mode : 6;        /* hr_store_mode */
   int16_t dst, src[4];
-  int16_t map;    /* LOAD, INDEX, STORE */
-  int16_t reduce; /* REDUCE, ARGREDUCE */
-  hr__loop_fn fn;
+  union {
+    uint16_t loop;  /* LOOP: its number (hr__loop_at) */
+    int16_t map;    /* LOAD, POINT, INDEX, STORE */
+    int16_t reduce; /* REDUCE, ARGREDUCE */
+  };
 } hr__step;
 
-_Static_assert(sizeof(hr__map) == 30 && sizeof(hr__register) == 10 && sizeof(hr__step) == 32, "no padding");
+static inline unsigned hr__step_see(const hr__step *step, int source) {
+  return (unsigned)step->see >> 2 * source & 3;
+}
+
+_Static_assert(sizeof(hr__map) == 28 && sizeof(hr__register) == 4 && sizeof(hr__step) == 16, "no padding");
 
 typedef struct hr__reduction {
   int phase, dst, arity; /* arity 2: argreduce */
@@ -149,41 +159,44 @@ typedef struct hr__reduction {
 
 /* At run time: if the addresses of the two arguments are equal, the register uses its slot. */
 typedef struct hr__conflict {
-  int reg, arg_a, arg_b;
+  int16_t reg, arg_a, arg_b;
 } hr__conflict;
 
 /* The head of a block of memory; its lists follow, at `.._at` bytes from its start. */
 typedef struct hr__form {
-  int64_t chunk;
-  int walk; /* hr__walk */
-  int batch_rank;
-  bool has_batches;               /* more than one */
-  bool is_walked;                 /* a tile has several blocks */
-  bool is_split;                  /* chunks of one row or column are separate units */
-  uint8_t times;                  /* 1 + the scalar with the iterations of a repeated kernel; 0: each unit runs once */
-  int phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
-  int step_count, register_count, map_count, reduction_count, conflict_count;
-  int point_count; /* registers whose pointers move with each block */
-  int coord_count, number_count;
-  int steps_at, sections_at, registers_at, maps_at, terms_at, reductions_at, conflicts_at, points_at, name_at;
+  int chunk;
+  uint8_t walk; /* hr__walk */
+  uint8_t batch_rank;
+  bool has_batches; /* more than one */
+  bool is_walked;   /* a tile has several blocks */
+  bool is_split;    /* chunks of one row or column are separate units */
+  uint8_t times;    /* 1 + the scalar with the iterations of a repeated kernel; 0: each unit runs once */
+  uint8_t phase_count, section_count; /* section 0: run; 1 + 2p: tile of phase p; 2 + 2p: its blocks */
+  int16_t step_count, register_count, map_count, reduction_count;
+  int16_t point_count; /* registers whose pointers move with each block */
+  int16_t number_count;
+  int coord_count, conflict_count;
+  int sections_at, registers_at, maps_at, terms_at, reductions_at, conflicts_at, points_at, name_at;
 } hr__form;
 
-_Static_assert(sizeof(hr__form) == 8 + 22 * 4, "no padding: equal forms have equal bytes");
+_Static_assert(sizeof(hr__form) == 24 + 10 * 4, "no padding: equal forms have equal bytes");
 
 #define HR__FORM_LIST(name, type)                                              \
   static inline const type *hr__form_##name(const hr__form *form) {            \
     return (const type *)(const void *)((const char *)form + form->name##_at); \
   }
-HR__FORM_LIST(steps, hr__step)
-HR__FORM_LIST(sections, int) /* [section_count + 1]: the first step of each */
+HR__FORM_LIST(sections, int16_t) /* [section_count + 1]: the first step of each */
 HR__FORM_LIST(registers, hr__register)
 HR__FORM_LIST(maps, hr__map)
 HR__FORM_LIST(terms, int) /* registers */
 HR__FORM_LIST(reductions, hr__reduction)
 HR__FORM_LIST(conflicts, hr__conflict)
-HR__FORM_LIST(points, int)
+HR__FORM_LIST(points, int16_t)
 HR__FORM_LIST(name, char)
 #undef HR__FORM_LIST
+static inline const hr__step *hr__form_steps(const hr__form *form) {
+  return (const hr__step *)(const void *)(form + 1);
+}
 
 /* ---- the slots: places of a form's registers in a thread's scratch, for blocks and tiles up to some size ---- */
 
@@ -226,11 +239,17 @@ typedef struct hr__plane {
 /* One block of memory. Form and slots are interned: plans of one structure mostly have the same. */
 typedef struct hr__plan {
   hr_host_kernel base;
-  const hr__form *form;
-  const hr__slots *slots;
   hr__plane plane;
   int64_t numbers[]; /* dims of the batch, numbers of each map; then the passes */
 } hr__plan;
+
+enum { HR__INTERNED_FORM = 0, HR__INTERNED_SLOTS };
+static inline const hr__form *hr__form_of(const hr__plan *plan) {
+  return plan->base.interned[HR__INTERNED_FORM];
+}
+static inline const hr__slots *hr__slots_of(const hr__plan *plan) {
+  return plan->base.interned[HR__INTERNED_SLOTS];
+}
 
 /* ---- building one ---- */
 
@@ -254,10 +273,10 @@ typedef struct hr__draft {
   hr__register *registers;
   hr__map *maps;
   hr__step *steps;
-  int *section_begin;
+  int16_t *section_begin;
   hr__reduction *reductions;
   hr__conflict *conflicts;
-  int *points;
+  int16_t *points;
   int *terms;
   int64_t *numbers;
   hr__slots slots;

@@ -22,10 +22,10 @@ static bool has_room(const hr__room *room, int64_t outer, int64_t inner) {
 
 /* True if what registers and reductions hold of the new blocks, tiles and chunks fits into their slots. */
 static bool is_roomy(const hr__plan *plan, const hr__draft *made) {
-  const hr__slots *slots = plan->slots;
+  const hr__slots *slots = hr__slots_of(plan);
   const hr__plane *plane = &made->plane;
   bool has_width = made->walk != HR__WALK_OUTER || plane->tile_inner <= slots->tile_room.inner;
-  bool has_tile = !has_tiles(plan->form) || has_room(&slots->tile_room, plane->tile_outer, plane->tile_inner);
+  bool has_tile = !has_tiles(hr__form_of(plan)) || has_room(&slots->tile_room, plane->tile_outer, plane->tile_inner);
   bool has_partials = hr__plan_partials(made) <= slots->partial_room;
   return has_width && has_tile && has_partials && has_room(&slots->block_room, plane->block_outer, plane->block_inner);
 }
@@ -40,8 +40,8 @@ static bool is_walked_alike(const hr__form *form, const hr__draft *made) {
 /* A single block of columns may be walked in the plan's smaller ones. */
 static void fit_block(const hr__plan *plan, hr__draft *made) {
   hr__plane *plane = &made->plane;
-  if (plan->form->is_walked && !made->is_walked && made->walk == HR__WALK_OUTER && plane->block_inner > 0) {
-    const hr__room *room = &plan->slots->block_room;
+  if (hr__form_of(plan)->is_walked && !made->is_walked && made->walk == HR__WALK_OUTER && plane->block_inner > 0) {
+    const hr__room *room = &hr__slots_of(plan)->block_room;
     int64_t most = hr_min(room->outer, room->area / plane->block_inner);
     plane->block_outer = hr_max(1, hr_min(plane->block_outer, most));
   }
@@ -49,7 +49,7 @@ static void fit_block(const hr__plan *plan, hr__draft *made) {
 
 /* True if the domain is cut alike, so that registers keep their slots. */
 static bool is_cut_alike(const hr__plan *plan, const hr__draft *made) {
-  const hr__form *form = plan->form;
+  const hr__form *form = hr__form_of(plan);
   return form->walk == (int)made->walk && is_walked_alike(form, made) && form->is_split == made->is_split &&
          form->batch_rank == made->cut.batch.rank && form->chunk == made->chunk &&
          form->has_batches == (made->batch_count > 1) && (plan->plane.outer != 1) == (made->plane.outer != 1) &&
@@ -70,14 +70,14 @@ static bool are_maps_alike(const hr__map *a, const int64_t *a_numbers, const hr_
 
 /* Makes the numbers of the kernel's maps, in the order of the plan's; false: one differs in more, or memory is out. */
 static bool make_numbers(const hr__plan *plan, hr__draft *made, const hr_kernel *kernel) {
-  const hr__map *maps = hr__form_maps(plan->form);
+  const hr__map *maps = hr__form_maps(hr__form_of(plan));
   bool are = hr__plan_reserve(made, kernel);
-  for (int m = 0; are && m < plan->form->map_count; ++m) {
+  for (int m = 0; are && m < hr__form_of(plan)->map_count; ++m) {
     hr__map map;
     hr__plan_map(made, &kernel->accesses[maps[m].access], &maps[m], &map);
     are = are_maps_alike(&maps[m], plan->numbers, &map, made->numbers);
   }
-  return are && made->number_count == plan->form->number_count;
+  return are && made->number_count == hr__form_of(plan)->number_count;
 }
 
 /* The same choice as for a new kernel. */

@@ -56,12 +56,12 @@ static void point_at_tile(hr__frame *f, int index, int64_t tile_o, int64_t tile_
   int64_t at = (reg->vary & HR__PLANE) == HR__PLANE ? o * f->in : 0; /* rows of a tile that is walked along outer */
   at = (reg->vary & HR__PLANE) == HR__OUTER ? o : at;
   at = f->form->walk == HR__WALK_INNER ? i : at;
-  f->pointer[index] = f->scratch + hr__slot_places(f->plan->slots)[index] + at * reg->size;
+  f->pointer[index] = f->scratch + hr__slot_places(hr__slots_of(f->plan))[index] + at * hr__register_size(reg);
   f->pitch[index] = HR__DENSE;
 }
 
 static void enter_block(hr__frame *f, int64_t tile_o, int64_t tile_i) {
-  const int *points = hr__form_points(f->form);
+  const int16_t *points = hr__form_points(f->form);
   for (int k = 0; k < f->form->point_count; ++k) {
     int index = points[k];
     const hr__register *reg = &f->registers[index];
@@ -87,7 +87,7 @@ static void run_loop(hr__frame *f, const hr__step *step) {
   for (int s = 0; s < step->arity; ++s) {
     int src = step->src[s];
     loop.src[s] = f->pointer[src];
-    switch (step->see[s]) {
+    switch (hr__step_see(step, s)) {
       case HR__SEE_MATRIX:
         pitch = f->pitch[src];
         loop.pitch[s] = pitch == HR__DENSE ? loop.inner : pitch;
@@ -108,7 +108,7 @@ static void run_loop(hr__frame *f, const hr__step *step) {
   if (step->arity == 1) {
     loop.src[1] = step->spread_row ? loop.src[0] : NULL;
   }
-  step->fn(&loop);
+  hr__loop_at(step->loop)(&loop);
 }
 
 static void reduce_block(hr__frame *f, const hr__step *step);
@@ -151,7 +151,7 @@ static void run_step(hr__frame *f, const hr__step *step) {
 
 static void run_section(hr__frame *f, int section) {
   const hr__step *steps = hr__form_steps(f->form);
-  const int *begin = hr__form_sections(f->form) + section;
+  const int16_t *begin = hr__form_sections(f->form) + section;
   for (const hr__step *step = steps + begin[0], *end = steps + begin[1]; step < end; ++step) {
     run_step(f, step);
   }
@@ -169,7 +169,7 @@ static const char *source_of(const hr__frame *f, const hr__step *step, int s, in
 }
 
 static const hr__state *places_of(const hr__frame *f, const hr__reduction *r) {
-  return hr__slot_states(f->plan->slots) + (r - hr__form_reductions(f->form));
+  return hr__slot_states(hr__slots_of(f->plan)) + (r - hr__form_reductions(f->form));
 }
 
 static char *state_of(const hr__frame *f, const hr__reduction *r, int level) {
@@ -337,7 +337,7 @@ static void reduce_nothing(hr__frame *f, int phase) {
   for (int k = 0; k < form->reduction_count; ++k) {
     const hr__reduction *r = &hr__form_reductions(form)[k];
     if (r->phase == phase && (r->arity == 2 || r->is_sum)) {
-      memset(f->pointer[r->dst], 0, (size_t)count * (size_t)f->registers[r->dst].size);
+      memset(f->pointer[r->dst], 0, (size_t)count * (size_t)hr__register_size(&f->registers[r->dst]));
     } else if (r->phase == phase) {
       r->loops->init(f->pointer[r->dst], count);
     }
@@ -355,7 +355,7 @@ static void run_blocks(hr__frame *f, int phase, range walked) {
   const hr__form *form = f->form;
   const hr__plane *plane = &f->plan->plane;
   int section = 2 * phase + 2;
-  const int *begin = hr__form_sections(form) + section;
+  const int16_t *begin = hr__form_sections(form) + section;
   if (begin[0] == begin[1]) {
     return;
   }
@@ -437,7 +437,7 @@ static void run_unit(hr__frame *f, int pass, int64_t unit) {
 
 static void enter_run(hr__frame *f) {
   const hr__form *form = f->form;
-  const hr__slots *slots = f->plan->slots;
+  const hr__slots *slots = hr__slots_of(f->plan);
   const hr__conflict *conflicts = hr__form_conflicts(form);
   const int *places = hr__slot_places(slots);
   f->pointer = (char **)(void *)(f->scratch + slots->pointers_at);
@@ -461,7 +461,7 @@ static void enter_run(hr__frame *f) {
 }
 
 static void begin_frame(const hr__plan *plan, const hr_host_call *call, hr__frame *f) {
-  const hr__form *form = plan->form;
+  const hr__form *form = hr__form_of(plan);
   f->plan = plan, f->form = form, f->numbers = plan->numbers;
   f->registers = hr__form_registers(form), f->maps = hr__form_maps(form);
   f->row_elements = form->walk == HR__WALK_INNER   ? plan->plane.inner

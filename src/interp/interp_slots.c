@@ -60,7 +60,9 @@ static void use(life *lives, int reg, int position, int section) {
 
 /* The map of a step that has one, else NULL. */
 static const hr__map *map_of(const hr__draft *draft, const hr__step *step) {
-  return step->map >= 0 ? &draft->maps[step->map] : NULL;
+  bool has = step->kind == HR__STEP_LOAD || step->kind == HR__STEP_POINT || step->kind == HR__STEP_INDEX ||
+             step->kind == HR__STEP_STORE;
+  return has ? &draft->maps[step->map] : NULL;
 }
 
 static void find_lifetimes(const hr__draft *draft, life *lives) {
@@ -121,7 +123,7 @@ static bool add_conflict(layout *l, int reg, int arg_a, int arg_b) {
     draft->conflicts = grown;
     l->conflict_capacity = capacity;
   }
-  draft->conflicts[draft->conflict_count++] = (hr__conflict){reg, arg_a, arg_b};
+  draft->conflicts[draft->conflict_count++] = (hr__conflict){(int16_t)reg, (int16_t)arg_a, (int16_t)arg_b};
   return true;
 }
 
@@ -216,7 +218,7 @@ static void place_register(layout *l, int index) {
   }
   bool whole_tile =
       draft->is_walked && is_block_section(own->def_section) && reg->often == HR__EACH_BLOCK && crosses(own);
-  int64_t bytes = hr_round_up(elements(draft, reg->vary, whole_tile) * reg->size, ALIGNMENT);
+  int64_t bytes = hr_round_up(elements(draft, reg->vary, whole_tile) * hr__register_size(reg), ALIGNMENT);
   reg->is_tile = whole_tile;
   set_place(l, index, whole_tile ? reserve(l, bytes) : take_slot(l, bytes));
 }
@@ -231,7 +233,7 @@ static void drop_register(layout *l, int index, int position) {
     return;
   }
   own->last = -1; /* once */
-  int64_t bytes = hr_round_up(elements(draft, reg->vary, false) * reg->size, ALIGNMENT);
+  int64_t bytes = hr_round_up(elements(draft, reg->vary, false) * hr__register_size(reg), ALIGNMENT);
   l->free[l->free_count++] = (slot){draft->places[index], bytes};
 }
 
@@ -242,7 +244,7 @@ static void place_registers(layout *l) {
     /* A loop may overwrite a matrix at its last read. */
     for (int s = 0; step->kind == HR__STEP_LOOP && s < step->arity; ++s) {
       const hr__register *src = &draft->registers[step->src[s]];
-      if (step->see[s] == HR__SEE_MATRIX && src->size == draft->registers[step->dst].size) {
+      if (hr__step_see(step, s) == HR__SEE_MATRIX && src->size_shift == draft->registers[step->dst].size_shift) {
         drop_register(l, step->src[s], k);
       }
     }
@@ -265,14 +267,14 @@ static void place_registers(layout *l) {
 /* Registers whose address depends on the block. */
 static bool find_points(layout *l) {
   hr__draft *draft = l->draft;
-  draft->points = HR_ARENA_ARRAY(draft->arena, int, (size_t)draft->register_count);
+  draft->points = HR_ARENA_ARRAY(draft->arena, int16_t, (size_t)draft->register_count);
   if (draft->points == NULL) {
     return false;
   }
   for (int r = 0; r < draft->register_count; ++r) {
     const hr__register *reg = &draft->registers[r];
     if ((reg->place == HR__PLACE_MEMORY && is_block_section(l->lives[r].def_section)) || reg->is_tile) {
-      draft->points[draft->point_count++] = r;
+      draft->points[draft->point_count++] = (int16_t)r;
     }
   }
   return true;
@@ -281,10 +283,10 @@ static bool find_points(layout *l) {
 /* Pointers need no step for each block, unless they may have to copy. */
 static void drop_point_steps(hr__draft *draft) {
   int n = 0, section = 0;
-  int *begin = draft->section_begin;
+  int16_t *begin = draft->section_begin;
   for (int k = 0; k < draft->step_count; ++k) {
     while (section < draft->section_count && begin[section] <= k) {
-      begin[section++] = n;
+      begin[section++] = (int16_t)n;
     }
     const hr__step *step = &draft->steps[k];
     bool idle = step->kind == HR__STEP_POINT && is_block_section(step->section) && !has_conflict(draft, step->dst);
@@ -293,7 +295,7 @@ static void drop_point_steps(hr__draft *draft) {
     }
   }
   while (section <= draft->section_count) {
-    begin[section++] = n;
+    begin[section++] = (int16_t)n;
   }
   draft->step_count = n;
 }

@@ -250,7 +250,7 @@ static void see_register(const hr__frame *f, int index, unsigned space, piece_op
   const hr__register *reg = &f->registers[index];
   unsigned vary = reg->vary & space;
   op->reg = f->pointer[index];
-  op->reg_size = reg->size;
+  op->reg_size = hr__register_size(reg);
   if (space == HR__OUTER) {
     op->reg_row = 0, op->reg_col = vary != 0;
     return;
@@ -305,7 +305,7 @@ static bool terms_by_row(const hr__frame *f, const hr__map *map, unsigned space)
 }
 
 static int64_t *row_offsets(const hr__frame *f, const hr__map *map, unsigned space, bool is_store) {
-  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->slots->row_offsets_at);
+  int64_t *offsets = (int64_t *)(void *)(f->scratch + hr__slots_of(f->plan)->row_offsets_at);
   int64_t rows = space == HR__PLANE ? f->on : 1;
   memset(offsets, 0, (size_t)rows * sizeof *offsets);
   for (int t = 0; t < map->term_count; ++t) {
@@ -322,7 +322,7 @@ static int64_t *all_offsets(const hr__frame *f, const hr__map *map, unsigned spa
                             int64_t *out_cols) {
   static const int64_t outside = INT64_MIN;
   sides s = sides_of(f, map, space);
-  int64_t *offsets = (int64_t *)(void *)(f->scratch + f->plan->slots->offsets_at);
+  int64_t *offsets = (int64_t *)(void *)(f->scratch + hr__slots_of(f->plan)->offsets_at);
   piece_op op = {.reg = (char *)offsets,
                  .reg_row = s.bn,
                  .reg_col = 1,
@@ -447,7 +447,7 @@ void hr__walk_store(hr__frame *f, const hr__step *step) {
   see_register(f, step->src[0], step->space, &op);
   op.combine = combine_of(step->mode, map->dtype);
   if (op.combine != NULL) {
-    op.temp = f->scratch + f->plan->slots->temp_at;
+    op.temp = f->scratch + hr__slots_of(f->plan)->temp_at;
     op.widen = hr_dtype_is_narrow(map->dtype) && map->dtype != HR_DTYPE_BOOL ? hr__loads[map->dtype] : NULL;
   }
   sides s = sides_of(f, map, step->space);

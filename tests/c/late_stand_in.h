@@ -180,20 +180,20 @@ static const hr__form *late_form(const hr_host_kernel *kernel) {
   static _Atomic(uintptr_t) first; /* queues of several streams launch at the same time */
   uintptr_t none = 0, run = (uintptr_t)kernel->run;
   HR_ASSERT(atomic_compare_exchange_strong(&first, &none, run) || none == run);
-  return ((const hr__plan *)kernel)->form;
+  return hr__form_of((const hr__plan *)kernel);
 }
 
 /* As GPUs keep a kernel that is launched. */
 static const hr_host_kernel *late_copy_kernel(const hr_host_kernel *kernel) {
   const hr__plan *plan = (const hr__plan *)kernel;
-  size_t own = sizeof *plan + (size_t)plan->form->number_count * sizeof *plan->numbers;
+  size_t own = sizeof *plan + (size_t)hr__form_of(plan)->number_count * sizeof *plan->numbers;
   size_t passes = (size_t)kernel->pass_count * sizeof *kernel->passes;
   hr__plan *copy = hr_malloc(own + passes);
   HR_ASSERT_NOT_NULL(copy);
   memcpy(copy, plan, own);
   copy->base.passes = memcpy((char *)copy + own, kernel->passes, passes);
-  hr_interned_retain(copy->form);
-  hr_interned_retain(copy->slots);
+  hr_interned_retain(hr__form_of(copy));
+  hr_interned_retain(hr__slots_of(copy));
   return &copy->base;
 }
 
