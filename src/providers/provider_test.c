@@ -46,6 +46,24 @@ HR_TEST(rows_takes_what_models_multiply) {
   }
 }
 
+/* Short columns, below and above the size from which weights are asked for ahead. */
+HR_TEST(rows_multiplies_short_columns) {
+  static const product short_columns[] = {
+      {0, {0}, 1, 32, 2047}, {0, {0}, 1, 32, 2050}, {0, {0}, 1, 64, 1023}, {0, {0}, 1, 64, 1030}, {0, {0}, 1, 65, 2051},
+  };
+  cases_begin(&hr__gemv_provider);
+  for (size_t i = 0; i < sizeof short_columns / sizeof *short_columns; ++i) {
+    for (int b = MATRIX_TRANSPOSED; b <= MATRIX_TRANSPOSED_ROOM; ++b) {
+      op_case f32 = product_case(&hr__gemv_provider, &short_columns[i], HR_DTYPE_F32, MATRIX_DENSE, (matrix_layout)b,
+                                 MATRIX_DENSE, BIAS_VECTOR);
+      op_case bf16 = product_case(&hr__gemv_provider, &short_columns[i], HR_DTYPE_BF16, MATRIX_DENSE, (matrix_layout)b,
+                                  MATRIX_DENSE, BIAS_VECTOR);
+      op_case_must_pass(&f32);
+      op_case_must_pass(&bf16);
+    }
+  }
+}
+
 /* Narrow rows, whose sums are held in registers: whole vectors, four of them at a time, and the columns behind. */
 HR_TEST(rows_multiplies_narrow_matrices) {
   static const int columns[] = {16, 63, 64, 100, 128, 200, 255, 256, 257, 320};

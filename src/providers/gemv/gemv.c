@@ -338,11 +338,18 @@ static bool streams_rows(const hr_prepared *p) {
   return p->dtype == HR_DTYPE_BF16 && !uses_dots(p) && p->inner * p->columns > KEPT_WEIGHTS;
 }
 
+/* Weights of a batch that a core's own cache may hold: asking ahead would mostly load what lies behind them. */
+static bool are_few(const hr_prepared *p) {
+  return p->inner * p->columns * weight_bytes(p->dtype) < CACHED_BYTES;
+}
+
 /* Sums of a block of columns over `inner` elements of x. */
 SUMS_INLINE void sum_block(const hr_prepared *p, const float *x, const char *w, int64_t inner, int64_t count,
                            float *restrict sums, hr_dtype dtype) {
-  if (uses_dots(p)) {
-    sum_dots(x, w, p->w_columns, inner, count, sums, dtype);
+  if (uses_dots(p) && are_few(p)) {
+    sum_dots(x, w, p->w_columns, inner, count, sums, 0, dtype);
+  } else if (uses_dots(p)) {
+    sum_dots(x, w, p->w_columns, inner, count, sums, AHEAD_BYTES, dtype);
   } else if (dtype == HR_DTYPE_BF16 && streams_rows(p)) {
     stream_rows(x, w, p->w_inner, inner, count, sums, dtype);
   } else {

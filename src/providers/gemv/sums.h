@@ -153,11 +153,15 @@ SUMS_INLINE void fetch_ahead(const char *w, int64_t ahead, hr_dtype dtype) {
   }
 }
 
-SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int64_t count, hr_dtype dtype) {
+/* Asks for the weights `ahead` bytes behind these, unless it is 0. */
+SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int64_t count, int64_t ahead,
+                            hr_dtype dtype) {
   lanes sum = {0};
   int64_t k = 0;
   for (; k + LANES <= count; k += LANES) {
-    fetch_ahead(w + k * weight_bytes(dtype), AHEAD_BYTES, dtype);
+    if (ahead != 0) {
+      fetch_ahead(w + k * weight_bytes(dtype), ahead, dtype);
+    }
     add_products(&sum, x + k, w + k * weight_bytes(dtype), LANES / WIDTH, dtype);
   }
   if (k < count) {
@@ -166,9 +170,9 @@ SUMS_INLINE vector4 dot_row(const float *restrict x, const char *restrict w, int
   return sum_to_four(&sum);
 }
 
-/* sum_dots, inlined for an `inner` that is a constant at the call. `is_long`: columns one by one in a loop. */
+/* sum_dots, inlined for an `inner` and `ahead` that are constants. `is_long`: columns one by one in a loop. */
 SUMS_INLINE void sum_dots_of(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
-                             float *restrict out, hr_dtype dtype, bool is_long) {
+                             float *restrict out, int64_t ahead, hr_dtype dtype, bool is_long) {
   int64_t n = 0, bytes = step * weight_bytes(dtype);
   for (; n + DOTS <= count; n += DOTS) {
     const char *column = w + n * bytes;
@@ -176,30 +180,30 @@ SUMS_INLINE void sum_dots_of(const float *x, const char *w, int64_t step, int64_
     if (is_long) {
 #pragma GCC unroll 1
       for (int d = 0; d < DOTS; ++d) {
-        sums[d] = dot_row(x, column + d * bytes, inner, dtype);
+        sums[d] = dot_row(x, column + d * bytes, inner, ahead, dtype);
       }
     } else {
       for (int d = 0; d < DOTS; ++d) {
-        sums[d] = dot_row(x, column + d * bytes, inner, dtype);
+        sums[d] = dot_row(x, column + d * bytes, inner, ahead, dtype);
       }
     }
     sum_lanes(sums[0], sums[1], sums[2], sums[3], &out[n]);
   }
   for (; n < count; ++n) {
-    out[n] = sum_four(dot_row(x, w + n * bytes, inner, dtype));
+    out[n] = sum_four(dot_row(x, w + n * bytes, inner, ahead, dtype));
   }
 }
 
 /* out[n] = dot(x, column n of w) for `count` columns that are `step` elements apart, one after the other: from memory
  * and other cores' caches this is twice as fast as four at once. Half of a short dot product's time is its loops. */
 SUMS_INLINE void sum_dots(const float *x, const char *w, int64_t step, int64_t inner, int64_t count,
-                          float *restrict out, hr_dtype dtype) {
+                          float *restrict out, int64_t ahead, hr_dtype dtype) {
   if (dtype == HR_DTYPE_F32 && inner == LANES) {
-    sum_dots_of(x, w, step, LANES, count, out, dtype, false);
+    sum_dots_of(x, w, step, LANES, count, out, ahead, dtype, false);
   } else if (dtype == HR_DTYPE_F32 && inner == 2 * LANES) {
-    sum_dots_of(x, w, step, 2 * LANES, count, out, dtype, false);
+    sum_dots_of(x, w, step, 2 * LANES, count, out, ahead, dtype, false);
   } else {
-    sum_dots_of(x, w, step, inner, count, out, dtype, true);
+    sum_dots_of(x, w, step, inner, count, out, ahead, dtype, true);
   }
 }
 
