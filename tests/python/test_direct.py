@@ -283,6 +283,37 @@ def test_views_are_noted_as_torch_notes_them(name, records):
     assert views[0].requires_grad and error_of(lambda: views[0].mul_(2)) == error_of(lambda: views[1].mul_(2)) != ""
 
 
+FIRST_VIEWS = {
+    "recorded": (torch.enable_grad, lambda t: t.view(4, 3)),
+    "not recorded": (torch.no_grad, lambda t: t.view(4, 3)),
+    "one of several": (torch.enable_grad, lambda t: t.split(2)[0]),
+    "detached": (torch.enable_grad, lambda t: t.detach()),
+}
+SECOND_VIEWS = {
+    "view": lambda t: t.view(-1),
+    "transpose": lambda t: t.transpose(0, 1),
+    "select": lambda t: t[1],
+    "slice": lambda t: t[:, 1:],
+    "unsqueeze": lambda t: t.unsqueeze(0),
+    "reshape": lambda t: t.reshape(2, -1),
+}
+
+
+@pytest.mark.parametrize("second", SECOND_VIEWS)
+@pytest.mark.parametrize("first", FIRST_VIEWS)
+def test_views_of_views_keep_how_the_first_was_made(first, second):
+    mode, make = FIRST_VIEWS[first]
+    bases = [floats(3, 4), floats(3, 4).cpu()]
+    with mode():
+        firsts = [make(base) for base in bases]
+    views = [SECOND_VIEWS[second](view) for view in firsts]
+    for base, view in zip(bases, views):
+        assert view._is_view() and (view._base is base) == (first != "detached")
+        base.requires_grad_()
+    errors = [error_of(lambda view=view: view.mul_(2)) for view in views]
+    assert errors[0] == errors[1] and (errors[0] == "") == (first == "detached")
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_leaves_without_recording(name):
     """Only the error of a write differs from that of the test before."""

@@ -19,6 +19,10 @@
 #include <ATen/ops/view_ops.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "composite.h"
 #include "kernels.h"
 #include "registration.h"
@@ -35,17 +39,35 @@ bool is_direct(c10::DispatchKeySet keys, const Tensor &self) {
          self.unsafeGetTensorImpl()->support_as_strided();
 }
 
-// Notes what a view is of. `with_gradients`: how it counts in code that records gradients.
-Tensor note(const Tensor &base, const Tensor &view, CreationMeta with_gradients) {
-  return torch::autograd::as_view(base, view, true, true, nullptr, nullptr,
-                                  at::GradMode::is_enabled() ? with_gradients : CreationMeta::NO_GRAD_MODE);
+// Notes what a new view is of, as torch's as_view, which copies the view and moves what is noted four times.
+// `with_gradients`: how the view counts in code that records gradients.
+Tensor note(const Tensor &base, Tensor view, CreationMeta with_gradients) {
+  namespace autograd = torch::autograd;
+  CreationMeta creation = at::GradMode::is_enabled() ? with_gradients : CreationMeta::NO_GRAD_MODE;
+  const autograd::DifferentiableViewMeta *of_base = autograd::impl::get_view_autograd_meta(base);
+  if (base.is_inference() || (of_base != nullptr && !of_base->shared_view_info()))
+    return autograd::as_view(base, view, true, true, nullptr, nullptr, creation);
+  std::optional<autograd::ViewInfo> info;
+  if (of_base == nullptr) {
+    info.emplace(base, nullptr, nullptr);
+  } else {
+    info.emplace(of_base->get_backward_view().chain(base, view));
+    creation = autograd::propagate_creation_meta(of_base->get_creation_meta(), creation);
+  }
+  c10::TensorImpl *made = view.unsafeGetTensorImpl();
+  made->set_autograd_meta(std::make_unique<autograd::DifferentiableViewMeta>(made, std::move(info), std::nullopt,
+                                                                             /*shared_view_info=*/true, creation));
+  return view;
 }
-Tensor note(const Tensor &base, const Tensor &view) {
-  return note(base, view, CreationMeta::DEFAULT);
+Tensor note(const Tensor &base, Tensor view) {
+  return note(base, std::move(view), CreationMeta::DEFAULT);
 }
 
 Tensor make_view(const Tensor &self, c10::SymIntArrayRef size) {
-  return view(self, C10_AS_INTARRAYREF_SLOW(size));
+  IntArrayRef dims = C10_AS_INTARRAYREF_SLOW(size);
+  if (Tensor made = view_reshape(self, dims); made.defined())
+    return made;
+  return view(self, dims); // for torch's errors
 }
 Tensor make_expand(const Tensor &self, c10::SymIntArrayRef size, bool) {
   return view_expand(self, C10_AS_INTARRAYREF_SLOW(size));
@@ -82,7 +104,7 @@ template <class Op, auto make, class... Rest> struct View<Op, make, Tensor(const
       at::AutoDispatchBelowADInplaceOrView below;
       made = make(self, rest...);
     }
-    return note(self, made);
+    return note(self, std::move(made));
   }
 };
 
@@ -95,7 +117,7 @@ std::vector<Tensor> split(c10::DispatchKeySet keys, const Tensor &self, c10::Sym
     parts = view_split(self, size.guard_int(__FILE__, __LINE__), dim);
   }
   for (Tensor &part : parts)
-    part = note(self, part, CreationMeta::MULTI_OUTPUT_NODE);
+    part = note(self, std::move(part), CreationMeta::MULTI_OUTPUT_NODE);
   return parts;
 }
 
@@ -105,7 +127,7 @@ Tensor reshape(c10::DispatchKeySet keys, const Tensor &self, c10::SymIntArrayRef
   if (!dims.has_value() || at::tracer::impl::is_dispatch_enabled() || !is_direct(keys, self))
     return at::native::reshape_symint(self, size);
   Tensor made = view_reshape(self, *dims);
-  return made.defined() ? note(self, made) : at::native::reshape_symint(self, size);
+  return made.defined() ? note(self, std::move(made)) : at::native::reshape_symint(self, size);
 }
 
 HEADRACE_KERNELS(aten, PrivateUse1, m) {

@@ -449,7 +449,10 @@ Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *opera
   convert_operands(call);
   if (C10_UNLIKELY(divides(op) && c10::isIntegralType(call.common, true)))
     check_divisor(call);
-  Tensor written = writes_directly(call, target.scalar_type()) ? target : new_like(target, call.wanted);
+  Tensor other; // of the wanted type
+  if (C10_UNLIKELY(!writes_directly(call, target.scalar_type())))
+    other = new_like(target, call.wanted);
+  const Tensor &written = other.defined() ? other : target;
   Record record(op);
   for (int i = 0; i < count; ++i) {
     if (call.tensors[i] == nullptr) {
@@ -459,8 +462,8 @@ Tensor pointwise_record(Result result, hr_op op, Rule rule, const Operand *opera
     }
   }
   record.out(written).run();
-  if (!written.is_same(target))
-    copy_on_device(written, target);
+  if (other.defined())
+    copy_on_device(other, target);
   return target;
 }
 
