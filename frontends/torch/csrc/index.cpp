@@ -87,14 +87,13 @@ Tensor cat(Result result, const at::ITensorListRef &tensors, int64_t dim) {
     check_apart(result, tensor);
   if (out.numel() == 0)
     return result.end(out);
-  std::vector<Tensor> converted;
+  std::vector<Tensor> converted; // of those alone: a copy of a tensor that Python holds takes the interpreter's lock
   Record record(HR_OP_CAT);
-  converted.reserve(list.size());
   for (const Tensor &tensor : list) {
     if (tensor.numel() == 0)
       continue;
-    converted.push_back(to_type(tensor, type));
-    record.in(converted.back());
+    bool is_typed = tensor.scalar_type() == type;
+    record.in(is_typed ? tensor : converted.emplace_back(to_type(tensor, type)));
   }
   record.ints({along}).out(out).run();
   return result.end(out);
