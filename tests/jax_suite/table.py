@@ -15,8 +15,7 @@ The test files of JAX 0.10.2 run on Headrace and on JAX's CPU backend, each file
 machine: `make jax-tests`. A case counts if it passes on the CPU backend. Files whose tests want several devices have as
 many of the host (`HEADRACE_CPU_DEVICES`). Cases that skip platforms whose names they do not know, or fail under this
 name, run under the name of the CPU backend. Tests of Pallas, of several processes, and of GPUs and TPUs are left out,
-as are files without a case that passes on the CPU backend. Others that are absent below have not been compared. Files
-that took too long were cut: only their first cases count.
+as are files without a case that passes on the CPU backend. Others that are absent below have not been compared.
 
 """
 
@@ -26,7 +25,7 @@ def row(here, cpu, expected):
     reasons = collections.Counter(expected.get(case) or results.kind_of(error) for case, error in failed.items())
     texts = [f"{reason.replace('|', ' ')} ({count})" for reason, count in reasons.most_common(4)]
     if cpu["end"]:
-        texts.append(f"cut after {len(cpu['cases'])} cases on the CPU backend")
+        texts.append(f"only the first {len(cpu['cases'])} cases count: the CPU backend took too long")
     text = "; ".join(texts)
     name, passed = here["file"].removesuffix(".py"), len(results.wanted(here, cpu)) - len(failed)
     return f"| {name} | {passed + len(failed)} | {passed} | {results.share(here, cpu):.1%} | {text} |"
