@@ -307,7 +307,7 @@ static bool add_step(explanation *e, const run_seen *run, const int *numbers, in
   info.places = name_places(e->replay, &instance->plan->schedule, source, first_record);
   bool ok = add_ports(e, numbers, &info);
   count_vanished(&instance->plan->schedule, &info);
-  info.is_compiled = step->kind == HR_STEP_KERNEL && hr__kernel_use(step->cached) != step->kernel;
+  info.is_compiled = step->kind == HR_STEP_KERNEL && hr__kernel_use(step->cached) != hr__kernel_host(step->cached);
   ++e->counts[info.kind];
   e->vanished_count += info.vanished_count;
   e->vanished_bytes += info.vanished_bytes;
@@ -402,7 +402,8 @@ static hr_status time_steps(explanation *e, replay *r, watcher *w) {
     step_info *info = &e->steps.data[s];
     qsort(&samples[s * repeat], repeat, sizeof *samples, compare_ns);
     info->us = (double)samples[s * repeat + repeat / 2] * 1e-3;
-    info->is_compiled = info->step->kind == HR_STEP_KERNEL && hr__kernel_use(info->step->cached) != info->step->kernel;
+    info->is_compiled =
+        info->step->kind == HR_STEP_KERNEL && hr__kernel_use(info->step->cached) != hr__kernel_host(info->step->cached);
     e->total_us += info->us;
   }
   hr_free(samples);

@@ -93,8 +93,9 @@ static double pieces_of_all(const hr_host_kernel *kernel) {
 
 static bool can_be_in_batch(const hr_exec_step *step) {
   bool can = step->kind == HR_STEP_KERNEL;
-  for (int pass = 1; can && pass < step->kernel->pass_count; ++pass) {
-    can = pieces_of(step->kernel, pass) <= 1;
+  const hr_host_kernel *kernel = hr__step_kernel(step);
+  for (int pass = 1; can && pass < kernel->pass_count; ++pass) {
+    can = pieces_of(kernel, pass) <= 1;
   }
   return can;
 }
@@ -177,7 +178,7 @@ static size_t make_batch(hr_instance *instance, int first, bool *out_team) {
   }
   const hr_place *places = instance->plan->schedule.places;
   touched t = {.has_arena = false};
-  double pieces = pieces_of_all(head->kernel);
+  double pieces = pieces_of_all(hr__step_kernel(head));
   touch(&t, places, kernel_of(instance, first));
   for (; can_join(instance, first, first + head->batch, &t); ++head->batch) {
     hr_exec_step *step = &instance->steps[first + head->batch];
@@ -186,7 +187,7 @@ static size_t make_batch(hr_instance *instance, int first, bool *out_team) {
     }
     step->workspace_offset = (uint32_t)workspace;
     workspace += hr_align_up(hr__step_workspace_bytes(step), HR_WORKSPACE_ALIGNMENT);
-    pieces += pieces_of_all(step->kernel);
+    pieces += pieces_of_all(hr__step_kernel(step));
     touch(&t, places, kernel_of(instance, first + head->batch));
   }
   *out_team = head->batch > 1 && pieces >= 2;

@@ -21,6 +21,7 @@ typedef struct made {
   hr_step sources[STEPS_MAX];
   hr_kernel kernels[STEPS_MAX];
   hr_host_kernel hosts[STEPS_MAX];
+  hr_step_call calls[STEPS_MAX];
   hr_host_pass passes[STEPS_MAX][PASSES_MAX];
   hr_kernel_arg args[STEPS_MAX][ARGS];
   hr_access accesses[STEPS_MAX][ARGS];
@@ -47,7 +48,8 @@ static made *make(int count) {
       m.passes[i][pass] = (hr_host_pass){.units = 5, .grain = 10};
     }
     m.hosts[i] = (hr_host_kernel){.pass_count = 1, .passes = m.passes[i]};
-    m.steps[i] = (hr_exec_step){.kind = HR_STEP_KERNEL, .kernel = &m.hosts[i]};
+    m.calls[i] = (hr_step_call){.written = &m.hosts[i]};
+    m.steps[i] = (hr_exec_step){.kind = HR_STEP_KERNEL, .call = &m.calls[i]};
   }
   m.instance.steps = m.steps;
   m.instance.step_count = m.instance.kernel_count = count;

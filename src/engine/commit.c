@@ -165,12 +165,12 @@ static hr_status find_invalid(size_t count, hr_buffer *const *buffers) {
 /* Invalidates the buffers without contents that a run which ended at `failed_step` did not finish. */
 static void invalidate_unfinished(const hr_job *job, int failed_step, hr_status status) {
   const hr_instance *instance = job->instance;
-  for (size_t i = 0; i < job->buffers.count; ++i) {
-    hr_buffer *buffer = job->buffers.data[i];
-    uint64_t shape = instance->plan->key.shapes[i];
+  for (size_t i = 0; i < hr__plan_write_count(instance->plan); ++i) {
+    hr_plan_write write = hr__plan_write(instance->plan, i);
+    hr_buffer *buffer = job->buffers.data[write.local];
+    uint64_t shape = hr__plan_shape(instance->plan, write.local);
     bool is_visible = buffer != NULL && !hr_shape_is_dead(shape);
-    if (is_visible && (hr_shape_is_fresh(shape) || hr__buffer_is_undefined(buffer)) &&
-        instance->plan->last_write[i] >= failed_step) {
+    if (is_visible && (hr_shape_is_fresh(shape) || hr__buffer_is_undefined(buffer)) && write.last_step >= failed_step) {
       hr__buffer_invalidate(buffer, status);
     }
   }
@@ -271,6 +271,16 @@ static void count_launches(hr_stream *stream, const hr_run *run) {
   }
 }
 
+/* Of the buffers of a key, those that were written before the step that failed. */
+static void finish_writes(const hr_plan *plan, hr_buffer *const *buffers, int failed_step) {
+  for (size_t i = 0; i < hr__plan_write_count(plan); ++i) {
+    hr_plan_write write = hr__plan_write(plan, i);
+    if (buffers[write.local] != NULL && write.last_step < failed_step) {
+      hr__stream_finish_write(buffers[write.local]);
+    }
+  }
+}
+
 /* After the run, which ended with `status`: consumes the status and the job. */
 static void finish_job(hr_job *job, hr_status status) {
   hr_stream *stream = job->stream;
@@ -289,13 +299,7 @@ static void finish_job(hr_job *job, hr_status status) {
     stream->watch(stream->watch_ctx, job->instance, job->buffers.data, run->step_ns);
     hr_free(run->step_ns);
   }
-  for (size_t i = 0; i < job->buffers.count; ++i) {
-    hr_buffer *buffer = job->buffers.data[i];
-    int last = job->instance->plan->last_write[i];
-    if (buffer != NULL && last >= 0 && last < run->failed_step) {
-      hr__stream_finish_write(buffer);
-    }
-  }
+  finish_writes(job->instance->plan, job->buffers.data, run->failed_step);
   if (job->is_sent) {
     hr__buffers_arrive(job->buffers.count, job->buffers.data);
   } else {
@@ -542,11 +546,25 @@ static void order_job(hr_job *job) {
   for (size_t i = 0; i < job->buffers.count; ++i) {
     hr_block *block = job->bound.data[i] != NULL ? job->buffers.data[i]->block : NULL;
     if (block != NULL) {
-      bool writes = job->is_move || job->instance->plan->last_write[i] >= 0;
+      bool writes = job->is_move || hr__plan_writes(job->instance->plan, (uint32_t)i);
       hr__lane_use(lane, job->ticket, writes, &block->uses, &before);
     }
   }
   hr__lane_follow(lane, &before);
+}
+
+/* Stamps what a program writes anew. `out_stamps`: of what it only reads, else 0. */
+static void stamp_buffers(const hr_plan *plan, size_t count, hr_buffer *const *buffers, uint64_t *out_stamps) {
+  for (size_t i = 0; i < count; ++i) {
+    out_stamps[i] = buffers[i] != NULL ? buffers[i]->stamp : 0;
+  }
+  for (size_t i = 0; i < hr__plan_write_count(plan); ++i) {
+    uint32_t local = hr__plan_write(plan, i).local;
+    if (buffers[local] != NULL) {
+      hr__buffer_restamp(buffers[local]);
+    }
+    out_stamps[local] = 0;
+  }
 }
 
 /* Moves references and values of the trace into the job. Both locks of its order are held. */
@@ -565,14 +583,7 @@ static void fill_job(hr_stream *stream, const work *w, hr_instance *instance, hr
     memcpy(job->arguments.data, trace->scalars.data, trace->scalars.count * sizeof(hr_scalar));
   }
   trace->buffers.count = 0;
-  for (size_t i = 0; i < job->buffers.count; ++i) {
-    hr_buffer *buffer = job->buffers.data[i];
-    bool is_written = buffer == NULL || instance->plan->last_write[i] >= 0;
-    if (buffer != NULL && is_written) {
-      hr__buffer_restamp(buffer);
-    }
-    job->stamps.data[i] = is_written ? 0 : buffer->stamp;
-  }
+  stamp_buffers(instance->plan, job->buffers.count, job->buffers.data, job->stamps.data);
   job->is_move = w->moves != 0;
   job->threads = trace->threads;
   job->first_operation = stream->first_operation;

@@ -134,6 +134,22 @@ bool hr__folded_words_are(const hr_folded_words *folded, size_t count, const uin
   return are;
 }
 
+uint64_t hr__folded_words_at(const hr_folded_words *folded, size_t i) {
+  const hr_fold *folds = folds_of(folded);
+  size_t end = folded->count, new_end = folded->new_count; /* of the fold */
+  for (size_t f = folded->fold_count; f-- > 0; new_end -= folds[f].new_count) {
+    end -= folds[f].copied_count;
+    if (i >= end) {
+      i -= folds[f].distance * (1 + (i - end) / folds[f].distance);
+    }
+    end -= folds[f].new_count;
+    if (i >= end) {
+      return folded->words[new_end - folds[f].new_count + (i - end)];
+    }
+  }
+  return 0; /* no such word */
+}
+
 void hr__folded_words_copy(const hr_folded_words *folded, uint64_t *out_words) {
   const uint64_t *fresh = folded->words;
   const hr_fold *folds = folds_of(folded);

@@ -29,6 +29,8 @@ hr_folded_words *hr__folded_words_make(size_t count, const uint64_t *words);
 bool hr__folded_words_are(const hr_folded_words *folded, size_t count, const uint64_t *words);
 /* The words again, `count` of them. */
 void hr__folded_words_copy(const hr_folded_words *folded, uint64_t *out_words);
+/* Word `i`: not for what each run reads. */
+uint64_t hr__folded_words_at(const hr_folded_words *folded, size_t i);
 size_t hr__folded_words_bytes(const hr_folded_words *folded);
 
 #endif

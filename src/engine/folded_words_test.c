@@ -28,6 +28,9 @@ HR_TEST(each_word_counts_and_comes_back) {
     HR_ASSERT(hr__folded_words_are(folded, COUNT, words) && !hr__folded_words_are(folded, COUNT - 1, words));
     hr__folded_words_copy(folded, other);
     HR_ASSERT(memcmp(other, words, sizeof words) == 0);
+    for (size_t i = 0; i < COUNT; ++i) {
+      HR_ASSERT_EQ(hr__folded_words_at(folded, i), words[i]);
+    }
     for (int i = 0; i < COUNT * 64; ++i) { /* each bit */
       memcpy(other, words, sizeof words);
       other[i / 64] ^= UINT64_C(1) << i % 64;
@@ -50,6 +53,9 @@ HR_TEST(runs_longer_than_a_fold_come_back) {
     HR_ASSERT(folded->fold_count <= 4 && folded->new_count == (is_new ? LONG : 1));
     hr__folded_words_copy(folded, other);
     HR_ASSERT(memcmp(other, words, LONG * sizeof *words) == 0);
+    for (size_t i = 0; i < LONG; i += 997) {
+      HR_ASSERT_EQ(hr__folded_words_at(folded, i), words[i]);
+    }
     HR_ASSERT(hr__folded_words_are(folded, LONG, words));
     words[LONG - 1] ^= 1;
     HR_ASSERT(!hr__folded_words_are(folded, LONG, words));

@@ -886,7 +886,7 @@ HR_TEST(prepared_products_get_new_numbers_in_place) {
   HR_ASSERT_EQ(u.stream->cache.general.count, 1);
   const hr_instance *instance = u.stream->cache.general.all[0].instance;
   const hr_exec_step *first = library_step(instance, 0), *second = library_step(instance, 1);
-  HR_ASSERT_EQ(second->call->like, first);
+  HR_ASSERT_EQ(hr__step_like(second), first);
   const hr_step_call *own = first->call, *shared = second->call;
   const hr_prepared *prepared = own->ready.prepared;
   for (int64_t depth = 301; depth > 280; --depth) {

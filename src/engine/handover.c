@@ -49,8 +49,8 @@ static size_t bytes_of(const hr_kernel *kernel) {
 static bool disturbs(const hr_instance *instance, const hr_exec_step *step, const hr_kernel_arg *arg, uint32_t result) {
   const hr_place *places = instance->plan->schedule.places;
   for (int i = 0; i < hr__step_arg_count(step); ++i) {
-    uint32_t buffer = instance->args.data[step->arg_first + (size_t)i];
-    bool changes = (buffer & HR_SCALAR_ARG) == 0 && (arg->is_written || buffer == result);
+    uint32_t other = hr_narrow_at(instance->args, step->arg_first + (size_t)i), buffer = hr__arg_buffer(other);
+    bool changes = hr__arg_is_buffer(other) && (arg->is_written || buffer == result);
     if (changes && (arg->buffer == buffer || hr__places_overlap(&places[arg->buffer], &places[buffer]))) {
       return true;
     }
@@ -60,7 +60,7 @@ static bool disturbs(const hr_instance *instance, const hr_exec_step *step, cons
 
 static bool hands_over(const hr_exec_step *step) {
   const hr_ready *ready = step->call != NULL ? &step->call->ready : NULL;
-  const hr_provider *provider = ready != NULL && step->kernel == NULL ? ready->algorithm.provider : NULL;
+  const hr_provider *provider = ready != NULL && !hr__step_has_kernel(step) ? ready->algorithm.provider : NULL;
   return provider != NULL && provider->hands_over != NULL && ready->prepared != NULL && ready->fallback == NULL &&
          step->call->tuning == NULL && provider->hands_over(ready->prepared);
 }
@@ -71,9 +71,9 @@ uint8_t hr__find_taker(const hr_instance *instance, int first) {
     return 0;
   }
   const hr_kernel *kernel = instance->plan->schedule.steps[first + 1].kernel;
-  uint32_t result = instance->args.data[next->arg_first - 1];
+  uint32_t last = hr_narrow_at(instance->args, next->arg_first - 1), result = hr__arg_buffer(last);
   uint8_t arrays = find_arrays(kernel), beside = arrays;
-  bool takes = (result & HR_SCALAR_ARG) == 0 && instance->plan->schedule.places[result].bytes == bytes_of(kernel);
+  bool takes = hr__arg_is_buffer(last) && instance->plan->schedule.places[result].bytes == bytes_of(kernel);
   for (int i = 0; takes && i < kernel->arg_count; ++i) {
     const hr_kernel_arg *arg = &kernel->args[i];
     if (arg->buffer != result) {

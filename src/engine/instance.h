@@ -13,30 +13,28 @@
 #include "engine/index_source.h"
 #include "engine/kernel_cache.h"
 #include "engine/plan.h"
+#include "engine/step_args.h"
 #include "runtime/cached_weights.h"
 
-/* Arguments of a step are numbers of buffers; those of a library may also be scalars, or absent. */
-#define HR_SCALAR_ARG (UINT32_C(1) << 31)
-#define HR_ABSENT_ARG UINT32_MAX
 enum { HR_WORKSPACE_ALIGNMENT = 64 };
 
 typedef struct hr_exec_step hr_exec_step;
 
-/* A library's step: its call, prepared, or the kernel that its provider has written. */
+/* A library's call, prepared, or the kernel that its provider has written. Steps that are alike have one
+ * (shared_calls.h), except that those with moves have a copy. */
 typedef struct hr_step_call {
   hr_ready ready;
-  hr_host_kernel *written;  /* NULL: `ready` is prepared */
-  hr_tuning *tuning;        /* NULL: its algorithm is settled */
-  const hr_exec_step *like; /* an earlier step, to whose call the above belongs (shared_calls.h) */
-  int64_t *moves;           /* bytes from its arguments to this step's; NULL: all are 0 */
+  hr_host_kernel *written;   /* NULL: `ready` is prepared; see hr__step_kernel */
+  hr_tuning *tuning;         /* NULL: its algorithm is settled */
+  const hr_exec_step *first; /* the step that it was prepared for, to which the above belongs */
+  int64_t *moves;            /* bytes from that one's arguments to this step's; NULL: all are 0 */
   size_t workspace_bytes;
   bool is_renumbered; /* it got new numbers after it was prepared */
 } hr_step_call;
 
 struct hr_exec_step {
   hr_cached_kernel *cached;         /* KERNEL */
-  const hr_host_kernel *kernel;     /* of `cached`, interpreted; or the written one */
-  hr_step_call *call;               /* LIBRARY */
+  hr_step_call *call;               /* LIBRARY; another step may have it, too */
   uint32_t arg_first, scalar_first; /* in the instance's flat lists, up to those of the next step */
   uint32_t workspace_offset;        /* among those of a batch */
   int weight;                       /* of the instance's, that the step makes (weights.h); -1: none */
@@ -46,7 +44,7 @@ struct hr_exec_step {
   uint8_t taken_beside; /* LIBRARY: not 0 if the next step, in its batch, takes its result (handover.h) */
 };
 
-_Static_assert(sizeof(hr_exec_step) <= 48, "cached programs have one for each step");
+_Static_assert(sizeof(hr_exec_step) <= 40, "cached programs have one for each step");
 
 static inline int hr__step_arg_count(const hr_exec_step *step) {
   return (int)(step[1].arg_first - step->arg_first);
@@ -54,8 +52,21 @@ static inline int hr__step_arg_count(const hr_exec_step *step) {
 static inline int hr__step_scalar_count(const hr_exec_step *step) {
   return (int)(step[1].scalar_first - step->scalar_first);
 }
+/* The earlier step whose library call this one runs; NULL: there is none. */
+static inline const hr_exec_step *hr__step_like(const hr_exec_step *step) {
+  return step->call != NULL && step->call->first != step ? step->call->first : NULL;
+}
+/* The kernel of a step as it was made: interpreted on the host, or the one that its provider has written; NULL: the
+ * step runs none. */
+static inline const hr_host_kernel *hr__step_kernel(const hr_exec_step *step) {
+  return step->cached != NULL ? hr__kernel_host(step->cached) : step->call != NULL ? step->call->written : NULL;
+}
+static inline bool hr__step_has_kernel(const hr_exec_step *step) {
+  return step->cached != NULL || (step->call != NULL && step->call->written != NULL);
+}
 static inline size_t hr__step_workspace_bytes(const hr_exec_step *step) {
-  return step->kernel != NULL ? step->kernel->workspace_bytes : step->call != NULL ? step->call->workspace_bytes : 0;
+  const hr_host_kernel *kernel = hr__step_kernel(step);
+  return kernel != NULL ? kernel->workspace_bytes : step->call != NULL ? step->call->workspace_bytes : 0;
 }
 
 /* A step that reads an index on the host, as its node names it. */
@@ -89,10 +100,8 @@ struct hr_instance {
   bool is_compiled; /* the plan was compiled for this instance */
   int step_count;
   hr_exec_step *steps; /* and one more, where the last one's arguments end */
-  int call_count;
-  hr_step_call *calls;         /* of the library's steps */
-  HR_VECTOR(uint32_t) args;    /* program buffers, or a library's scalars, step after step */
-  HR_VECTOR(uint32_t) scalars; /* program scalars, step after step */
+  hr_narrow *args;     /* program buffers, or a library's scalars (hr__arg_of_buffer ..), step after step */
+  hr_narrow *scalars;  /* program scalars, step after step; both may be the plan's */
   HR_VECTOR(hr_check) checks;
   HR_VECTOR(uint32_t) sources; /* the key's buffers of which libraries may cache something */
   HR_VECTOR(hr_weight) weights;

@@ -27,8 +27,10 @@ static void destroy(hr_instance *instance) {
   hr__run_description_release(instance->description);
   hr__steps_release(instance);
   hr__weights_fini(instance);
-  hr_vector_fini(&instance->args);
-  hr_vector_fini(&instance->scalars);
+  if (instance->plan == NULL || instance->plan->args != instance->args) {
+    hr_free(instance->args);
+    hr_free(instance->scalars);
+  }
   hr_vector_fini(&instance->checks);
   hr_vector_fini(&instance->sources);
   hr__plan_release(instance->plan); /* libraries read its nodes */
@@ -38,19 +40,23 @@ static void destroy(hr_instance *instance) {
 /* What a prepared call takes, if its provider does not tell. */
 enum { LIBRARY_CALL_BYTES = 1024 };
 
-static size_t footprint_of_call(const hr_step_call *call) {
+static size_t footprint_of_call(const hr_exec_step *step) {
+  const hr_step_call *call = step->call;
+  if (hr__step_like(step) != NULL) {
+    return call->moves != NULL ? sizeof *call + (size_t)hr__step_arg_count(step) * sizeof *call->moves : 0;
+  }
   const hr_provider *provider = call->ready.algorithm.provider;
   bool is_known = call->ready.prepared != NULL && provider->footprint != NULL;
   const hr_node *node = call->ready.node;
-  return (is_known ? provider->footprint(call->ready.prepared) : LIBRARY_CALL_BYTES) +
+  return sizeof *call + (is_known ? provider->footprint(call->ready.prepared) : LIBRARY_CALL_BYTES) +
          (node != NULL ? sizeof *node + hr_node_copy_bytes(node) : 0) + hr__tuning_footprint(call->tuning);
 }
 
 static size_t footprint_of(const hr_instance *instance) {
   size_t bytes = sizeof *instance + instance->plan->footprint +
                  ((size_t)instance->step_count + 1) * sizeof *instance->steps +
-                 (size_t)instance->call_count * sizeof *instance->calls;
-  bytes += (instance->args.capacity + instance->scalars.capacity + instance->sources.capacity) * sizeof(uint32_t);
+                 instance->sources.capacity * sizeof *instance->sources.data;
+  bytes += instance->args != NULL ? hr_narrow_bytes(instance->args) + hr_narrow_bytes(instance->scalars) : 0;
   bytes += instance->checks.capacity * sizeof *instance->checks.data;
   for (size_t i = 0; i < instance->weights.count; ++i) {
     bytes += sizeof(hr_weight) + instance->weights.data[i].recipe.capacity * sizeof(uint64_t);
@@ -58,10 +64,7 @@ static size_t footprint_of(const hr_instance *instance) {
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     bytes += step->cached != NULL ? hr__kernel_footprint(step->cached) : 0;
-    bytes += step->call != NULL && step->call->like == NULL ? footprint_of_call(step->call) : 0;
-    bytes += step->call != NULL && step->call->moves != NULL
-                 ? (size_t)hr__step_arg_count(step) * sizeof *step->call->moves
-                 : 0;
+    bytes += step->call != NULL ? footprint_of_call(step) : 0;
   }
   return bytes;
 }
@@ -92,7 +95,7 @@ static void settle_compiled(const hr_instance *instance) {
     kernels[i] = instance->steps[i].cached;
   }
   if (kernels != NULL) {
-    hr__plan_settle_compiled(instance->plan, kernels);
+    hr__plan_settle_compiled(instance->plan, kernels, instance->args, instance->scalars);
   }
   hr_free(kernels);
 }
@@ -104,13 +107,11 @@ static void settle(hr_instance *instance) {
   } else {
     settle_compiled(instance);
   }
-  hr_vector_trim(&instance->args);
-  hr_vector_trim(&instance->scalars);
   hr_vector_trim(&instance->sources);
   hr_vector_trim(&instance->weights);
   for (int i = 0, number = 0; instance->plan->packed != NULL && i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
-    if (step->call != NULL && step->call->like == NULL) {
+    if (step->call != NULL && hr__step_like(step) == NULL) {
       hr__tuning_settle(step->call->tuning, instance->plan->packed, number);
     }
     number += step->kind != HR_STEP_KERNEL;

@@ -182,7 +182,7 @@ static size_t largest_scratch(const hr_loop *loop) {
   size_t most = loop->repeated != NULL ? hr__repeated_steps_scratch(loop->repeated) : 0;
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
-    most = larger(most, step->kernel);
+    most = larger(most, hr__step_kernel(step));
     most = larger(most, step->cached != NULL ? hr__kernel_use(step->cached) : NULL);
   }
   return hr_align_up(most, ALIGNMENT);
@@ -446,8 +446,8 @@ static void bind_phase(const loop_run *r, int number) {
 
 static bool add_moving(phase *p, const hr_loop *loop, int buffer, size_t bytes) {
   bool ok = true;
-  for (size_t i = 0; ok && buffer != NONE && i < loop->instance->args.count; ++i) {
-    if (loop->instance->args.data[i] == (uint32_t)buffer) {
+  for (size_t i = 0; ok && buffer != NONE && i < loop->instance->args->count; ++i) {
+    if (hr_narrow_at(loop->instance->args, i) == hr__arg_of_buffer((uint32_t)buffer)) {
       ok = hr_vector_push(&p->moving, (moving){&p->scratch.args.data[i], p->scratch.args.data[i], bytes});
     }
   }
@@ -480,7 +480,7 @@ static bool add_passes(phase *p, const loop_run *r, int step) {
   hr_host_launch launch = hr__step_launch(r->loop->instance, &r->loop->instance->steps[step], &p->run, &p->scratch);
   launch.call.scratch = r->scratch;
   if (launch.kernel->scratch_bytes > r->loop->scratch_bytes) { /* code that came after the run began */
-    launch.kernel = r->loop->instance->steps[step].kernel;
+    launch.kernel = hr__step_kernel(&r->loop->instance->steps[step]);
   }
   bool ok = true;
   for (int i = 0; ok && i < launch.kernel->pass_count; ++i) {
@@ -494,7 +494,8 @@ static hr_status list_calls(phase *p, const loop_run *r) {
   bool ok = true;
   hr_vector_clear(&p->calls);
   for (int i = 0; ok && i < instance->step_count; ++i) {
-    ok = instance->steps[i].kernel != NULL ? add_passes(p, r, i) : hr_vector_push(&p->calls, (turn_call){.step = i});
+    ok = hr__step_has_kernel(&instance->steps[i]) ? add_passes(p, r, i)
+                                                  : hr_vector_push(&p->calls, (turn_call){.step = i});
   }
   return ok ? HR_OK : no_memory();
 }
@@ -554,7 +555,7 @@ static hr_status look_at_kernels(loop_run *r, int64_t ns) {
   bool is_compiled = false;
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
-    if (step->cached != NULL && hr__kernel_use(step->cached) == step->kernel) {
+    if (step->cached != NULL && hr__kernel_use(step->cached) == hr__kernel_host(step->cached)) {
       hr__kernel_spend(step->cached, ns / instance->step_count);
     }
   }

@@ -2,7 +2,7 @@
  *
  *   program    1 if it has rounds, its declined nodes
  *   buffers    kind, offset, bytes beyond the buffer's, first and last group of each place
- *   steps      kind, like, nodes; of kernels the buffers and scalars; of checks the source of indices
+ *   steps      kind, like, nodes; of checks the source of indices
  */
 #include "engine/packed_schedule.h"
 
@@ -19,14 +19,8 @@
 
 /* An upper bound of the numbers. */
 static size_t count_numbers(const hr_schedule *schedule) {
-  enum { HEAD = 2, PLACE = 5, STEP = 3, INDEX = 6 };
-  size_t count = HEAD + (size_t)schedule->program.buffer_count * PLACE;
-  for (int i = 0; i < schedule->step_count; ++i) {
-    const hr_step *step = &schedule->steps[i];
-    bool is_kernel = step->kind == HR_STEP_KERNEL;
-    count += STEP + (is_kernel ? (size_t)(step->kernel->arg_count + step->kernel->scalar_count) : INDEX);
-  }
-  return count;
+  enum { HEAD = 2, PLACE = 5, STEP = 3 + 6 };
+  return HEAD + (size_t)schedule->program.buffer_count * PLACE + (size_t)schedule->step_count * STEP;
 }
 
 static uint8_t *put_places(uint8_t *at, const hr_schedule *schedule) {
@@ -34,16 +28,6 @@ static uint8_t *put_places(uint8_t *at, const hr_schedule *schedule) {
     const hr_place *place = &schedule->places[b];
     PUT(place->kind), PUT(place->offset >> HR_PLACE_ALIGNMENT_BITS);
     PUT((int64_t)place->bytes - (int64_t)schedule->program.buffers[b].bytes), PUT(place->first), PUT(place->last);
-  }
-  return at;
-}
-
-static uint8_t *put_kernel(uint8_t *at, const hr_kernel *kernel) {
-  for (int i = 0; i < kernel->arg_count; ++i) {
-    PUT(kernel->args[i].buffer);
-  }
-  for (int i = 0; i < kernel->scalar_count; ++i) {
-    PUT(kernel->scalars[i]);
   }
   return at;
 }
@@ -57,9 +41,7 @@ static uint8_t *put_steps(uint8_t *at, const hr_schedule *schedule, const hr_ind
   for (int i = 0; i < schedule->step_count; ++i) {
     const hr_step *step = &schedule->steps[i];
     PUT(step->kind), PUT(step->like), PUT(step->node_count);
-    at = step->kind == HR_STEP_KERNEL  ? put_kernel(at, step->kernel)
-         : step->kind == HR_STEP_CHECK ? put_index(at, &indices[i])
-                                       : at;
+    at = step->kind == HR_STEP_CHECK ? put_index(at, &indices[i]) : at;
   }
   return at;
 }
@@ -168,18 +150,18 @@ static bool read_places(const uint8_t **at, hr_schedule *out) {
   return places != NULL;
 }
 
-/* The kernel's form, bound to the buffers and scalars that follow. NULL when memory is out. */
-static hr_kernel *read_kernel(const uint8_t **at, const hr_cached_kernel *cached, hr_schedule *out) {
+/* The kernel's form, bound to the next arguments of the steps. NULL when memory is out. */
+static hr_kernel *read_kernel(hr_step_args *rest, const hr_cached_kernel *cached, hr_schedule *out) {
   hr_kernel *kernel = hr__kernel_form(cached, &out->forms);
   if (kernel == NULL) {
     return NULL;
   }
   hr_kernel_arg *args = (hr_kernel_arg *)kernel->args;
   for (int i = 0; i < kernel->arg_count; ++i) {
-    args[i].buffer = (uint32_t)next(at);
+    args[i].buffer = hr__arg_buffer(hr_narrow_at(rest->args, rest->arg_first++));
   }
   for (int i = 0; i < kernel->scalar_count; ++i) {
-    ((uint32_t *)kernel->scalars)[i] = (uint32_t)next(at);
+    ((uint32_t *)kernel->scalars)[i] = hr_narrow_at(rest->scalars, rest->scalar_first++);
   }
   kernel->name = hr_arena_strdup(&out->forms, hr__kernel_host(cached)->name);
   hr_kernel_count_traffic(&out->program, kernel, args);
@@ -196,7 +178,8 @@ static hr_index_source read_index(const uint8_t **at) {
   return index;
 }
 
-static bool read_steps(const uint8_t **at, hr_cached_kernel *const *kernels, hr_unpacked_schedule *out) {
+static bool read_steps(const uint8_t **at, hr_cached_kernel *const *kernels, hr_step_args args,
+                       hr_unpacked_schedule *out) {
   hr_schedule *schedule = &out->schedule;
   hr_step *steps = HR_ARENA_ARRAY(&schedule->program.arena, hr_step, (size_t)schedule->step_count + 1);
   out->indices = hr_calloc((size_t)schedule->step_count + 1, sizeof *out->indices);
@@ -206,12 +189,14 @@ static bool read_steps(const uint8_t **at, hr_cached_kernel *const *kernels, hr_
     steps[i].like = (int)next(at);
     steps[i].node_count = (int)next(at);
     if (steps[i].kind == HR_STEP_KERNEL) {
-      steps[i].kernel = read_kernel(at, *kernels++, schedule);
+      steps[i].kernel = read_kernel(&args, *kernels++, schedule);
       ok = steps[i].kernel != NULL;
       continue;
     }
-    steps[i].node = &schedule->program.nodes[node++];
-    if (steps[i].kind == HR_STEP_CHECK) {
+    const hr_node *own = steps[i].node = &schedule->program.nodes[node++];
+    bool is_check = steps[i].kind == HR_STEP_CHECK;
+    args.arg_first += is_check ? 1 : (size_t)(own->input_count + own->output_count + own->scalar_count);
+    if (is_check) {
       out->indices[i] = read_index(at);
     }
   }
@@ -236,7 +221,7 @@ static bool read_declined(const hr_packed_schedule *packed, int count, hr_schedu
   return ok;
 }
 
-static bool unpack(const hr_packed_schedule *packed, hr_unpacked_schedule *out) {
+static bool unpack(const hr_packed_schedule *packed, const hr_step_args *args, hr_unpacked_schedule *out) {
   hr_schedule *schedule = &out->schedule;
   const uint8_t *at = packed->bytes;
   hr_status status = hr_program_unpack(packed->program, &schedule->program);
@@ -248,10 +233,11 @@ static bool unpack(const hr_packed_schedule *packed, hr_unpacked_schedule *out) 
   schedule->program.has_rounds = next(&at) != 0;
   int declined = (int)next(&at);
   return schedule->origins != NULL && read_declined(packed, declined, schedule) && read_places(&at, schedule) &&
-         read_steps(&at, packed->kernels, out);
+         read_steps(&at, packed->kernels, *args, out);
 }
 
-hr_unpacked_schedule *hr__packed_schedule_unpack(const hr_packed_schedule *packed, const hr_schedule *rest) {
+hr_unpacked_schedule *hr__packed_schedule_unpack(const hr_packed_schedule *packed, const hr_schedule *rest,
+                                                 const hr_step_args *args) {
   hr_unpacked_schedule *out = hr_calloc(1, sizeof *out);
   if (out == NULL) {
     return NULL;
@@ -259,7 +245,7 @@ hr_unpacked_schedule *hr__packed_schedule_unpack(const hr_packed_schedule *packe
   out->schedule = *rest;
   hr_program_init(&out->schedule.program);
   hr_arena_init(&out->schedule.forms, 0);
-  if (!unpack(packed, out)) {
+  if (!unpack(packed, args, out)) {
     hr__unpacked_schedule_destroy(out);
     return NULL;
   }

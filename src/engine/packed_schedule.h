@@ -3,7 +3,8 @@
  *   schedule                                     packed
  *   nodes, buffers, scalars                      numbers of a byte or two (core/ir/packed_program.h)
  *   kernel form, 1 KB a step                     a reference to the prepared kernel, whose key has the form
- *   kinds of steps, buffers of kernels, places   numbers of a byte or two
+ *   kinds of steps, places                       numbers of a byte or two
+ *   buffers of kernels                           the arguments of the steps, which runs read
  *
  * A program that repeats reads none of it: only another stream that meets the key, and a general plan that is learned
  * from it (plan.c), unpack it. The estimates of kernels are made again. Threads: immutable.
@@ -15,6 +16,7 @@
 #include "core/ir/packed_program.h"
 #include "engine/cached_kernel.h"
 #include "engine/index_source.h"
+#include "engine/step_args.h"
 
 typedef struct hr_packed_schedule {
   hr_packed_program *program, *declined;
@@ -35,8 +37,10 @@ typedef struct hr_unpacked_schedule {
 HR_MUST_USE bool hr__packed_schedule_make(const hr_schedule *schedule, const hr_index_source *indices,
                                           hr_cached_kernel *const *kernels, hr_packed_schedule *out_packed);
 void hr__packed_schedule_fini(hr_packed_schedule *packed);
-/* The schedule that was packed. `rest`: what hr_schedule_drop_lists has left of it. NULL when memory is out. */
-hr_unpacked_schedule *hr__packed_schedule_unpack(const hr_packed_schedule *packed, const hr_schedule *rest);
+/* The schedule that was packed. `rest`: what hr_schedule_drop_lists has left of it. `args`: those of its steps, from
+ * the first one on. NULL when memory is out. */
+hr_unpacked_schedule *hr__packed_schedule_unpack(const hr_packed_schedule *packed, const hr_schedule *rest,
+                                                 const hr_step_args *args);
 void hr__unpacked_schedule_destroy(hr_unpacked_schedule *unpacked); /* NULL: nothing */
 
 #endif

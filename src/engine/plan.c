@@ -64,9 +64,10 @@ static hr_status no_memory(const char *what) {
 
 /* ---- steps and the buffers they write ---- */
 
-static void note_write(hr_plan *plan, uint32_t buffer, int step) {
+/* `writes`: of each of the key's buffers 1 + the step that writes it last; 0: none. */
+static void note_write(const hr_plan *plan, uint32_t buffer, int step, uint32_t *writes) {
   if (buffer < plan->key.buffer_count) {
-    plan->own_writes[buffer] = step;
+    writes[buffer] = (uint32_t)step + 1;
   }
 }
 
@@ -91,52 +92,77 @@ static int *find_checks(hr_plan *plan) {
 
 /* The result of an operation counts as written only after its own check has passed, although both may run in any
  * order. False when memory is out. */
-static bool wait_for_checks(hr_plan *plan) {
+static bool wait_for_checks(hr_plan *plan, uint32_t *writes) {
   const hr_program *program = &plan->schedule.program;
   const int *checks = find_checks(plan);
   for (int n = 0; checks != NULL && n < program->node_count; ++n) {
     const hr_node *node = &program->nodes[n];
     for (int j = 0; j < node->output_count; ++j) {
       uint32_t buffer = node->outputs[j].index;
-      if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < plan->key.buffer_count &&
-          plan->last_write[buffer] >= 0 && plan->last_write[buffer] < checks[node->origin]) {
-        plan->own_writes[buffer] = checks[node->origin];
+      if (node->outputs[j].kind == HR_OPERAND_VALUE && buffer < plan->key.buffer_count && writes[buffer] > 0 &&
+          (int)writes[buffer] - 1 < checks[node->origin]) {
+        note_write(plan, buffer, checks[node->origin], writes);
       }
     }
   }
   return checks != NULL;
 }
 
+/* `writes`: of each buffer, the last step that writes it and 1; 0: none does. */
+static hr_status keep_writes(hr_plan *plan, const uint32_t *writes) {
+  HR_VECTOR(uint32_t) list = {0};
+  bool ok = true;
+  for (size_t i = 0; ok && i < plan->key.buffer_count; ++i) {
+    ok = writes[i] == 0 || (hr_vector_push(&list, (uint32_t)i) && hr_vector_push(&list, writes[i] - 1));
+  }
+  plan->writes = plan->own_writes = ok ? hr_narrow_make(list.count, list.data) : NULL;
+  hr_vector_fini(&list);
+  return plan->writes != NULL ? HR_OK : no_memory("writes");
+}
+
 /* Finds the step that writes each bound buffer last: a run that ends at or before it leaves the buffer unfinished. */
 static hr_status find_writes(hr_plan *plan) {
-  plan->last_write = plan->own_writes = hr_calloc(plan->key.buffer_count + 1, sizeof *plan->own_writes);
-  if (plan->own_writes == NULL) {
+  uint32_t *writes = hr_arena_calloc(&plan->schedule.program.arena, plan->key.buffer_count + 1, sizeof *writes);
+  if (writes == NULL) {
     return no_memory("writes");
-  }
-  for (size_t i = 0; i < plan->key.buffer_count; ++i) {
-    plan->own_writes[i] = -1;
   }
   for (int i = 0; i < plan->schedule.step_count; ++i) {
     const hr_step *step = &plan->schedule.steps[i];
     for (int j = 0; step->kind == HR_STEP_KERNEL && j < step->kernel->arg_count; ++j) {
       if (step->kernel->args[j].is_written) {
-        note_write(plan, step->kernel->args[j].buffer, i);
+        note_write(plan, step->kernel->args[j].buffer, i, writes);
       }
     }
     for (int j = 0; step->kind == HR_STEP_LIBRARY && j < step->node->output_count; ++j) {
       if (step->node->outputs[j].kind == HR_OPERAND_VALUE) {
-        note_write(plan, step->node->outputs[j].index, i);
+        note_write(plan, step->node->outputs[j].index, i, writes);
       }
     }
   }
-  return wait_for_checks(plan) ? HR_OK : no_memory("checks");
+  HR_RETURN_IF_ERROR(wait_for_checks(plan, writes) ? HR_OK : no_memory("checks"));
+  return keep_writes(plan, writes);
+}
+
+bool hr__plan_writes(const hr_plan *plan, uint32_t local) {
+  size_t first = 0, end = hr__plan_write_count(plan);
+  while (first < end) {
+    size_t middle = first + (end - first) / 2;
+    bool is_before = hr__plan_write(plan, middle).local < local;
+    first = is_before ? middle + 1 : first;
+    end = is_before ? end : middle;
+  }
+  return first < hr__plan_write_count(plan) && hr__plan_write(plan, first).local == local;
 }
 
 /* ---- compiling ---- */
 
+static size_t bytes_of_layouts(const hr_key *key) {
+  return key->layouts != NULL ? 2 * key->buffer_count * sizeof *key->layouts : 0;
+}
+
 static size_t bytes_of_key(const hr_key *key) {
-  size_t of_buffer = (key->layouts != NULL ? 3 : 1) * sizeof *key->shapes;
-  return key->word_count * sizeof *key->words + key->local_count * sizeof *key->locals + key->buffer_count * of_buffer;
+  return key->word_count * sizeof *key->words + key->local_count * sizeof *key->locals +
+         key->buffer_count * sizeof *key->shapes + bytes_of_layouts(key);
 }
 
 static char *append(char *at, const void *list, size_t bytes) {
@@ -148,7 +174,7 @@ static char *append(char *at, const void *list, size_t bytes) {
 
 /* Copies a key into a block of its bytes. */
 static void copy_key(const hr_key *key, void *block, hr_key *out_copy) {
-  size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = key->layouts != NULL ? 2 * shapes : 0;
+  size_t shapes = key->buffer_count * sizeof *key->shapes, layouts = bytes_of_layouts(key);
   hr_key copy = *key;
   char *at = block;
   copy.words = (const uint64_t *)(void *)at;
@@ -194,30 +220,33 @@ static void settle_key(hr_plan *plan) {
 
 static size_t bytes_of_kept_key(const hr_plan *plan) {
   hr_key key = plan->key;
-  bool has_changes = plan->key_changes.all != NULL, is_folded = plan->folded != NULL;
-  key.word_count = has_changes || is_folded ? 0 : key.word_count;
+  if (plan->folded.words != NULL) {
+    return bytes_of_layouts(&key) + hr__folded_key_bytes(&plan->folded);
+  }
+  bool has_changes = plan->key_changes.all != NULL;
+  key.word_count = has_changes ? 0 : key.word_count;
   key.local_count = has_changes ? 0 : key.local_count;
-  return bytes_of_key(&key) + plan->key_changes.count * sizeof *plan->key_changes.all +
-         (is_folded ? hr__folded_words_bytes(plan->folded) : 0);
+  return bytes_of_key(&key) + plan->key_changes.count * sizeof *plan->key_changes.all;
 }
 
 hr_status hr__plan_decode_key(const hr_plan *plan, hr_program *out_program, uint64_t **out_words) {
   *out_words = NULL;
-  if (plan->key_changes.all == NULL && plan->folded == NULL) {
-    return hr__key_decode(&plan->key, out_program);
-  }
   hr_key key = plan->key;
-  uint64_t *words = hr_malloc(key.word_count * sizeof *words);
+  uint64_t *words = NULL;
+  if (plan->folded.words != NULL) {
+    words = hr__folded_key_unfold(&plan->folded, &key);
+  } else if (plan->key_changes.all != NULL) {
+    words = hr_malloc(key.word_count * sizeof *words);
+  } else {
+    return hr__key_decode(&key, out_program);
+  }
   if (words == NULL) {
     return no_memory("a program's records");
   }
-  if (plan->folded != NULL) {
-    hr__folded_words_copy(plan->folded, words);
-  } else {
+  if (plan->key_changes.all != NULL) {
     hr__key_changes_apply(key_of_model(plan->model), &plan->key_changes, words);
-    key.locals = plan->model->key.locals;
+    key.words = words, key.locals = key_of_model(plan->model)->locals;
   }
-  key.words = words;
   *out_words = words;
   return hr__key_decode(&key, out_program);
 }
@@ -369,7 +398,7 @@ static const hr_index_source *indices_of(const hr_plan *model) {
 
 static hr_status copy_lists(const hr_plan *model, const int64_t *counts, hr_plan *plan) {
   size_t steps = (size_t)model->schedule.step_count;
-  plan->last_write = model->last_write;
+  plan->writes = model->writes;
   plan->indices = hr_calloc(steps + 1, sizeof *plan->indices);
   if (plan->indices == NULL) {
     return no_memory("a plan's lists");
@@ -408,7 +437,7 @@ static hr_status renumber(const hr_plan *model, const hr_general_numbers *number
 static void destroy(hr_plan *plan) {
   hr__plan_release(plan->model);
   hr__key_changes_fini(&plan->key_changes);
-  hr_free(plan->folded);
+  hr__folded_key_fini(&plan->folded);
   hr_free(plan->model_words);
   hr_schedule_fini(&plan->schedule);
   if (plan->compiled.program == NULL) {
@@ -420,6 +449,8 @@ static void destroy(hr_plan *plan) {
   hr_free(plan->costs);
   hr_free(plan->packed_costs);
   hr_free(plan->own_writes);
+  hr_free(plan->args);
+  hr_free(plan->scalars);
   hr_free(plan->indices);
   hr_free(plan->key_block);
   hr_free(plan);
@@ -447,7 +478,7 @@ static void count_footprint(hr_plan *plan) {
       (plan->costs != NULL ? sizeof *plan->costs : 0) + (plan->indices != NULL ? sizeof *plan->indices : 0);
   plan->footprint = sizeof *plan + hr_schedule_footprint(&plan->schedule) + bytes_of_kept_key(plan) + of_run +
                     plan->packed_cost_bytes + (size_t)plan->schedule.step_count * of_step +
-                    (plan->own_writes != NULL ? plan->key.buffer_count * sizeof *plan->own_writes : 0);
+                    (plan->own_writes != NULL ? hr_narrow_bytes(plan->own_writes) : 0);
 }
 
 /* Frees what runs don't need, or leaves that for hr__plan_settle_compiled. */
@@ -459,12 +490,12 @@ static hr_status leave_rest(hr_plan *plan, const hr_device *device) {
 }
 
 static hr_status copy_writes(const hr_plan *from, hr_plan *plan) {
-  size_t count = plan->key.buffer_count;
-  plan->last_write = plan->own_writes = hr_malloc((count + 1) * sizeof *plan->own_writes);
+  size_t bytes = hr_narrow_bytes(from->writes);
+  plan->writes = plan->own_writes = hr_malloc(bytes);
   if (plan->own_writes == NULL) {
     return no_memory("writes");
   }
-  memcpy(plan->own_writes, from->last_write, count * sizeof *plan->own_writes);
+  memcpy(plan->own_writes, from->writes, bytes);
   return HR_OK;
 }
 
@@ -560,7 +591,7 @@ typedef struct settled {
   hr_schedule schedule; /* what is left of it */
   uint8_t *costs;
   size_t cost_bytes;
-  hr_folded_words *words; /* of the key, whose other lists are in .. */
+  hr_folded_key folded; /* the key's lists, but the layouts, which are in .. */
   void *key_block;
   hr_key key;
 } settled;
@@ -570,21 +601,23 @@ static void settled_fini(settled *s) {
   hr_free(s->bindings);
   hr_schedule_fini(&s->schedule);
   hr_free(s->costs);
-  hr_free(s->words);
+  hr__folded_key_fini(&s->folded);
   hr_free(s->key_block);
 }
 
-/* The key without its words, and these folded; false when memory is out. */
+/* The key without its lists, and these folded; false when memory is out. */
 static bool fold_key(const hr_key *key, settled *out) {
-  hr_key rest = *key;
-  rest.word_count = 0;
-  out->words = hr__folded_words_make(key->word_count, key->words);
-  out->key_block = out->words != NULL ? hr_malloc(bytes_of_key(&rest)) : NULL;
-  if (out->key_block != NULL) {
-    copy_key(&rest, out->key_block, &out->key);
-    out->key.words = NULL, out->key.word_count = key->word_count;
+  size_t bytes = bytes_of_layouts(key);
+  out->key = *key;
+  out->key.words = out->key.shapes = NULL, out->key.locals = NULL;
+  if (!hr__folded_key_make(key, &out->folded)) {
+    return false;
   }
-  return out->key_block != NULL;
+  out->key.layouts = out->key_block = bytes > 0 ? hr_malloc(bytes) : NULL;
+  if (out->key_block != NULL) {
+    memcpy(out->key_block, key->layouts, bytes);
+  }
+  return bytes == 0 || out->key_block != NULL;
 }
 
 /* The counts, sizes and origins of a schedule; false when memory is out. */
@@ -610,7 +643,7 @@ static bool settled_make(const hr_plan *plan, hr_cached_kernel *const *kernels, 
 static void settle_locked(hr_plan *plan, settled *s, settled *out_old, hr_step_cost **out_costs,
                           hr_index_source **out_indices) {
   *out_old = (settled){.schedule = plan->schedule, .key_block = plan->key_block};
-  plan->key = s->key, plan->key_block = s->key_block, plan->folded = s->words;
+  plan->key = s->key, plan->key_block = s->key_block, plan->folded = s->folded;
   *out_costs = plan->costs, *out_indices = plan->indices;
   plan->schedule = s->schedule;
   plan->compiled = s->compiled, plan->packed = s->compiled.program, plan->bindings = s->bindings;
@@ -621,7 +654,7 @@ static void settle_locked(hr_plan *plan, settled *s, settled *out_old, hr_step_c
   *s = (settled){0};
 }
 
-void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels) {
+void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels, hr_narrow *args, hr_narrow *scalars) {
   settled s = {0}, old = {0};
   hr_step_cost *costs = NULL;
   hr_index_source *indices = NULL;
@@ -629,6 +662,7 @@ void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels) {
   hr_mutex_lock(&plan->owner->mutex);
   if (ok && plan->reference_count == 1 && !plan->is_settled) {
     settle_locked(plan, &s, &old, &costs, &indices);
+    plan->args = args, plan->scalars = scalars;
   }
   hr_mutex_unlock(&plan->owner->mutex);
   settled_fini(&s);
@@ -713,22 +747,27 @@ bool *hr__plan_find_counted(const hr_plan *plan, const hr_number_terms *estimate
 
 /* ---- sharing ---- */
 
-/* `words`: those of `own` if it has none. */
-static bool has_records_of(const hr_key *own, const hr_folded_words *words, const hr_key *key) {
+static bool has_records_of(const hr_key *own, const hr_key *key) {
   return own->record_count == key->record_count && own->word_count == key->word_count &&
          own->local_count == key->local_count && own->buffer_count == key->buffer_count &&
-         (words != NULL ? hr__folded_words_are(words, key->word_count, key->words)
-                        : memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0) &&
+         memcmp(own->words, key->words, key->word_count * sizeof *key->words) == 0 &&
          memcmp(own->locals, key->locals, key->local_count * sizeof *key->locals) == 0;
+}
+
+/* Words, numbers of buffers, and shapes. */
+static bool has_lists_of(const hr_plan *plan, const hr_key *key) {
+  const hr_key *own = &plan->key;
+  if (plan->folded.words != NULL) {
+    return own->record_count == key->record_count && hr__folded_key_fits(&plan->folded, key);
+  }
+  return (plan->key_changes.all != NULL ? hr__key_changes_fit(key_of_model(plan->model), &plan->key_changes, key)
+                                        : has_records_of(own, key)) &&
+         memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0;
 }
 
 bool hr__plan_fits(const hr_plan *plan, const hr_key *key) {
   const hr_key *own = &plan->key;
-  return (plan->key_changes.all != NULL ? hr__key_changes_fit(key_of_model(plan->model), &plan->key_changes, key)
-                                        : has_records_of(own, plan->folded, key)) &&
-         own->threads == key->threads &&
-         memcmp(own->shapes, key->shapes, key->buffer_count * sizeof *key->shapes) == 0 &&
-         (own->layouts == NULL) == (key->layouts == NULL) &&
+  return has_lists_of(plan, key) && own->threads == key->threads && (own->layouts == NULL) == (key->layouts == NULL) &&
          (key->layouts == NULL ||
           memcmp(own->layouts, key->layouts, 2 * key->buffer_count * sizeof *key->layouts) == 0);
 }
@@ -873,20 +912,24 @@ static void close_model(hr_plan *plan) {
   plan->unpacked = NULL, plan->model_words = NULL;
 }
 
+/* The schedule of a settled plan; NULL when memory is out. */
+static hr_unpacked_schedule *unpack(const hr_plan *plan) {
+  return hr__packed_schedule_unpack(&plan->compiled, &plan->schedule,
+                                    &(hr_step_args){.args = plan->args, .scalars = plan->scalars});
+}
+
 /* Unpacks a settled plan; false when memory is out. The list is locked. */
 static bool open_model(hr_plan *plan) {
   if (!plan->is_settled || plan->unpacked != NULL) {
     return true;
   }
-  plan->unpacked = hr__packed_schedule_unpack(&plan->compiled, &plan->schedule);
-  plan->model_words = hr_malloc((plan->key.word_count + 1) * sizeof *plan->model_words);
+  plan->unpacked = unpack(plan);
+  plan->model_key = plan->key;
+  plan->model_words = hr__folded_key_unfold(&plan->folded, &plan->model_key);
   if (plan->unpacked == NULL || plan->model_words == NULL) {
     close_model(plan);
     return false;
   }
-  hr__folded_words_copy(plan->folded, plan->model_words);
-  plan->model_key = plan->key;
-  plan->model_key.words = plan->model_words;
   return true;
 }
 
@@ -936,16 +979,12 @@ static bool meet(plans *own, hr_plan *plan, uint64_t name, uint64_t kind,
 
 /* 0: memory is out. */
 static uint64_t structure_of(hr_plan *plan) {
-  if (plan->folded == NULL) {
+  if (plan->folded.words == NULL) {
     return hr__key_structure(&plan->key);
   }
   hr_key key = plan->key;
-  uint64_t *words = hr_malloc((key.word_count + 1) * sizeof *words), structure = 0;
-  if (words != NULL) {
-    hr__folded_words_copy(plan->folded, words);
-    key.words = words;
-    structure = hr__key_structure(&key);
-  }
+  uint64_t *words = hr__folded_key_unfold(&plan->folded, &key);
+  uint64_t structure = words != NULL ? hr__key_structure(&key) : 0;
   hr_free(words);
   return structure;
 }
@@ -982,7 +1021,7 @@ static hr_status keep_model(hr_plan *plan) {
 /* A settled plan as one that an instance can be made of: another one. Releases the plan. NULL: there is no memory. */
 static hr_plan *reopen(hr_plan *from, const hr_key *key, hr_device *device) {
   hr_plan *plan = NULL;
-  hr_unpacked_schedule *unpacked = hr__packed_schedule_unpack(&from->compiled, &from->schedule);
+  hr_unpacked_schedule *unpacked = unpack(from);
   hr_status status = unpacked != NULL ? begin(key, device, &plan) : no_memory("a program");
   if (status == HR_OK) {
     plan->owner = from->owner;

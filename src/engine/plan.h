@@ -17,11 +17,12 @@
 #include "compiler/numbers.h"
 #include "core/ir/packed_program.h"
 #include "engine/bindings.h"
-#include "engine/folded_words.h"
+#include "engine/folded_key.h"
 #include "engine/general_plan.h"
 #include "engine/index_source.h"
 #include "engine/key_changes.h"
 #include "engine/packed_schedule.h"
+#include "engine/step_args.h"
 #include "engine/trace.h"
 #include "runtime/device.h"
 
@@ -35,9 +36,9 @@ typedef struct hr_plan hr_plan;
 struct hr_plan {
   hr_key key;                 /* its own copy, with its hash; without words and numbers of buffers if there are .. */
   hr_key_changes key_changes; /* .. changes: those of the model's key */
-  hr_folded_words *folded;    /* .. or the words of a settled plan that was compiled; else both are none */
-  hr_key model_key;           /* of such a plan if it is a model: with all words, which .. */
-  uint64_t *model_words;      /* .. are these */
+  hr_folded_key folded;       /* .. or of a settled plan that was compiled: also the shapes; else both are none */
+  hr_key model_key;           /* of such a plan if it is a model: with all lists, which .. */
+  uint64_t *model_words;      /* .. begin here */
   void *key_block;            /* memory of the key's lists */
   hr_plan *model;             /* NULL, or the plan of which this one is a copy */
   hr_device_kind device_kind;
@@ -49,16 +50,17 @@ struct hr_plan {
   hr_step_cost *costs;            /* of each step; after hr__plan_settle NULL until hr__plan_costs, and instead .. */
   uint8_t *packed_costs;          /* .. these (step_costs.h) */
   size_t packed_cost_bytes;
-  hr_index_source *indices; /* of each step that is a check; NULL after hr__plan_settle */
-  const int *last_write;    /* of each of the key's buffers: the last step that writes it; -1: none */
-  int *own_writes;          /* that list, if it is not the model's */
-  int64_t bytes, flops;     /* of all steps: read and written; arithmetic */
-  size_t footprint;         /* bytes of host memory, about */
-  bool was_refused;         /* its structure is known, but a guard or a library refused it: it was compiled */
-  bool is_general;          /* a copy of another one with other numbers (general_plan.h) */
-  bool is_settled;          /* see hr__plan_settle */
-  bool will_settle;         /* its only instance is being made; it is not found until it is settled */
-  bool takes_memory;        /* a result takes over the memory of another buffer (growth.h) */
+  hr_index_source *indices;  /* of each step that is a check; NULL after hr__plan_settle */
+  const hr_narrow *writes;   /* see hr__plan_write */
+  hr_narrow *own_writes;     /* that list, if it is not the model's */
+  hr_narrow *args, *scalars; /* of a settled plan that was compiled: those of its steps (step_args.h) */
+  int64_t bytes, flops;      /* of all steps: read and written; arithmetic */
+  size_t footprint;          /* bytes of host memory, about */
+  bool was_refused;          /* its structure is known, but a guard or a library refused it: it was compiled */
+  bool is_general;           /* a copy of another one with other numbers (general_plan.h) */
+  bool is_settled;           /* see hr__plan_settle */
+  bool will_settle;          /* its only instance is being made; it is not found until it is settled */
+  bool takes_memory;         /* a result takes over the memory of another buffer (growth.h) */
   /* plan.c's own */
   struct plans *owner;
   int reference_count;
@@ -79,8 +81,8 @@ void hr__plan_release(hr_plan *plan); /* NULL: nothing */
  * functions. */
 void hr__plan_settle(hr_plan *plan);
 /* The same for a plan that was compiled, unless another instance is made of it or it is a model. `kernels`: of each
- * step of its instance, NULL if it is none. */
-void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels);
+ * step of its instance, NULL if it is none. `args`, `scalars`: of its steps; a settled plan takes them over. */
+void hr__plan_settle_compiled(hr_plan *plan, hr_cached_kernel *const *kernels, hr_narrow *args, hr_narrow *scalars);
 /* The costs of the steps, for the thread that runs the plan's instance if it is settled; NULL: no memory. */
 const hr_step_cost *hr__plan_costs(hr_plan *plan);
 /* True if a key is the plan's, word for word. */
@@ -122,6 +124,26 @@ HR_MUST_USE hr_status hr__plan_check_kept(const hr_plan *plan, int step, hr_devi
  * them. Each is compiled. */
 void hr__plans_keep_nodes(void);
 
+/* A buffer of the key that steps write, and the last one of them. */
+typedef struct hr_plan_write {
+  uint32_t local;
+  int last_step;
+} hr_plan_write;
+
+/* Most of what a program of inference uses are weights, so each run goes through the written buffers alone. */
+static inline size_t hr__plan_write_count(const hr_plan *plan) {
+  return plan->writes->count / 2;
+}
+/* Number `i` of them, by their numbers in the key. */
+static inline hr_plan_write hr__plan_write(const hr_plan *plan, size_t i) {
+  return (hr_plan_write){hr_narrow_at(plan->writes, 2 * i), (int)hr_narrow_at(plan->writes, 2 * i + 1)};
+}
+/* True if steps write buffer `local` of the key. */
+bool hr__plan_writes(const hr_plan *plan, uint32_t local);
+/* The word of buffer `local` of the key (hr_shape_word). */
+static inline uint64_t hr__plan_shape(const hr_plan *plan, size_t local) {
+  return plan->folded.words != NULL ? hr__folded_words_at(plan->folded.shapes, local) : plan->key.shapes[local];
+}
 static inline hr_place_kind hr__plan_place(const hr_plan *plan, size_t local) {
   return plan->bindings != NULL ? hr__bindings_kind(plan->bindings, local) : plan->schedule.places[local].kind;
 }

@@ -84,6 +84,27 @@ HR_TEST(two_streams_share_a_compilation_and_have_an_instance_each) {
   close_user(&b);
 }
 
+HR_TEST(a_plan_lists_the_buffers_that_it_writes) {
+  user a = {0};
+  float value;
+  open_user(&a, "cpu");
+  HR_ASSERT_OK(run(&a, &value)); /* reads x and y, writes a value between and y */
+  const hr_plan *plan = a.stream->cache.newest->plan;
+  uint32_t written = 0;
+  for (uint32_t i = 0; i < plan->key.buffer_count; ++i) {
+    written += hr__plan_writes(plan, i);
+  }
+  HR_ASSERT(!hr__plan_writes(plan, (uint32_t)plan->key.buffer_count));
+  HR_ASSERT(written > 0 && written < plan->key.buffer_count);
+  HR_ASSERT_EQ(hr__plan_write_count(plan), written);
+  for (size_t i = 0; i < written; ++i) {
+    hr_plan_write write = hr__plan_write(plan, i);
+    HR_ASSERT(hr__plan_writes(plan, write.local) && (i == 0 || hr__plan_write(plan, i - 1).local < write.local));
+    HR_ASSERT(write.last_step >= 0 && write.last_step < a.stream->cache.newest->step_count);
+  }
+  close_user(&a);
+}
+
 HR_TEST(a_plan_goes_with_its_last_instance) {
   for (int i = 0; i < 2; ++i) {
     user a = {0};
@@ -240,7 +261,8 @@ HR_TEST(a_settled_plan_is_unpacked_as_it_was_compiled) {
   HR_ASSERT_OK(run(&u, &value));
   const hr_plan *plan = u.stream->cache.newest->plan;
   HR_ASSERT(plan->is_settled && plan->compiled.kernel_count == 1);
-  hr_unpacked_schedule *unpacked = hr__packed_schedule_unpack(&plan->compiled, &plan->schedule);
+  hr_unpacked_schedule *unpacked = hr__packed_schedule_unpack(
+      &plan->compiled, &plan->schedule, &(hr_step_args){.args = plan->args, .scalars = plan->scalars});
   HR_ASSERT_NOT_NULL(unpacked);
   HR_ASSERT_OK(hr__plan_decode_key(plan, &program, &words));
   HR_ASSERT_OK(hr_compile(&program, &target, &compiled));

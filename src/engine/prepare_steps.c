@@ -62,9 +62,7 @@ static hr_status make_kernel(const hr_instance *instance, hr_device *device, hr_
     hr_log(HR_LOG_SOURCE, "%s", hr_text_chars(&text));
     hr_text_fini(&text);
   }
-  HR_RETURN_IF_ERROR(acquire(instance, device, step));
-  step->kernel = hr__kernel_host(step->cached);
-  return HR_OK;
+  return acquire(instance, device, step);
 }
 
 /* The node as a kernel that its provider has written. */
@@ -76,9 +74,7 @@ static hr_status make_written(hr_instance *instance, hr_device *device, hr_exec_
   hr_status status = hr__device_kernel_create_written(
       &source, device, hr__node_name(node), node->input_count + node->output_count, node->scalar_count, &call->written);
   hr_text_fini(&source.text);
-  HR_RETURN_IF_ERROR(status);
-  step->kernel = call->written;
-  return HR_OK;
+  return status;
 }
 
 static const hr_provider *const *providers_of(const hr_device *device, const hr_node *node) {
@@ -131,43 +127,53 @@ static const hr_exec_step *find_like(const hr_instance *instance, const hr_devic
 }
 
 /* From its operands' offsets the prepared object finds this step's. */
-static hr_status find_moves(const hr_instance *instance, const hr_exec_step *step) {
-  hr_step_call *call = step->call;
-  const hr_node *node = hr__step_source(instance, step)->node, *like = hr__step_source(instance, call->like)->node;
+static hr_status find_moves(const hr_instance *instance, const hr_exec_step *step, const hr_exec_step *first,
+                            int64_t **out_moves) {
+  const hr_node *node = hr__step_source(instance, step)->node, *like = hr__step_source(instance, first)->node;
   int operands = node->input_count + node->output_count;
+  *out_moves = NULL;
   for (int i = 0; i < operands; ++i) {
     const hr_operand *x = hr_node_operand(node, i);
     int64_t move = x->kind == HR_OPERAND_VALUE
                        ? (x->offset - hr_node_operand(like, i)->offset) * (int64_t)hr_dtype_size(x->dtype)
                        : 0;
-    if (move != 0 && call->moves == NULL) {
-      call->moves = hr_calloc((size_t)(operands + node->scalar_count), sizeof *call->moves);
-      HR_RETURN_IF_ERROR(call->moves != NULL ? HR_OK : no_memory("arguments"));
+    if (move != 0 && *out_moves == NULL) {
+      *out_moves = hr_calloc((size_t)(operands + node->scalar_count), sizeof **out_moves);
+      HR_RETURN_IF_ERROR(*out_moves != NULL ? HR_OK : no_memory("arguments"));
     }
     if (move != 0) {
-      call->moves[i] = move;
+      (*out_moves)[i] = move;
     }
   }
+  return HR_OK;
+}
+
+/* A call that the step has alone; takes `moves` over. */
+static hr_status make_call(hr_exec_step *step, const hr_step_call *from, int64_t *moves) {
+  step->call = hr_malloc(sizeof *step->call);
+  if (step->call == NULL) {
+    hr_free(moves);
+    return no_memory("a library call");
+  }
+  *step->call = *from;
+  step->call->moves = moves;
+  step->call->is_renumbered = false;
   return HR_OK;
 }
 
 /* Prepares the node, or takes what an earlier step prepared for one like it. A written kernel has its operands' offsets
  * in its words: steps share it if these are the same. */
 static hr_status prepare_once(hr_instance *instance, hr_device *device, hr_shared_calls *calls, hr_exec_step *step) {
-  hr_step_call *call = step->call;
-  const hr_exec_step *first = call->like = find_like(instance, device, calls, step);
-  HR_RETURN_IF_ERROR(first != NULL ? find_moves(instance, step) : HR_OK);
-  if (first == NULL || (first->call->written != NULL && call->moves != NULL)) {
-    hr_free(call->moves);
-    call->moves = NULL, call->like = NULL;
+  const hr_exec_step *first = find_like(instance, device, calls, step);
+  int64_t *moves = NULL;
+  HR_RETURN_IF_ERROR(first != NULL ? find_moves(instance, step, first, &moves) : HR_OK);
+  if (first == NULL || (first->call->written != NULL && moves != NULL)) {
+    hr_free(moves);
+    HR_RETURN_IF_ERROR(make_call(step, &(hr_step_call){.first = step}, NULL));
     return prepare(instance, device, step);
   }
-  step->kernel = first->kernel;
-  call->ready = first->call->ready;
-  call->written = first->call->written;
-  call->tuning = first->call->tuning;
-  call->workspace_bytes = first->call->workspace_bytes;
-  return HR_OK;
+  step->call = first->call;
+  return moves != NULL ? make_call(step, first->call, moves) : HR_OK;
 }
 
 static hr_status prepare_check(const hr_index_source *source, const hr_node *node, hr_check *out_check) {
@@ -194,50 +200,61 @@ static hr_status prepare_step(hr_instance *instance, hr_device *device, hr_share
 
 /* ---- arguments: the same for all dims of a structure ---- */
 
-static bool push_operand(hr_instance *instance, const hr_operand *operand) {
-  return hr_vector_push(&instance->args, operand->kind == HR_OPERAND_VALUE    ? operand->index
-                                         : operand->kind == HR_OPERAND_SCALAR ? operand->index | HR_SCALAR_ARG
-                                                                              : HR_ABSENT_ARG);
+/* The lists of an instance while they grow. */
+typedef struct step_lists {
+  HR_VECTOR(uint32_t) args, scalars;
+} step_lists;
+
+static bool push_operand(step_lists *lists, const hr_operand *operand) {
+  return hr_vector_push(&lists->args, operand->kind == HR_OPERAND_VALUE    ? hr__arg_of_buffer(operand->index)
+                                      : operand->kind == HR_OPERAND_SCALAR ? hr__arg_of_scalar(operand->index)
+                                                                           : (uint32_t)HR_ABSENT_ARG);
 }
 
-static bool list_kernel_args(hr_instance *instance, const hr_kernel *kernel) {
+static bool list_kernel_args(step_lists *lists, const hr_kernel *kernel) {
   bool ok = true;
   for (int i = 0; ok && i < kernel->arg_count; ++i) {
-    ok = hr_vector_push(&instance->args, kernel->args[i].buffer);
+    ok = hr_vector_push(&lists->args, hr__arg_of_buffer(kernel->args[i].buffer));
   }
   for (int i = 0; ok && i < kernel->scalar_count; ++i) {
-    ok = hr_vector_push(&instance->scalars, kernel->scalars[i]);
+    ok = hr_vector_push(&lists->scalars, kernel->scalars[i]);
   }
   return ok;
 }
 
 /* `is_written`: the scalars are also those of a kernel. */
-static bool list_library_args(hr_instance *instance, const hr_node *node, bool is_written) {
+static bool list_library_args(step_lists *lists, const hr_node *node, bool is_written) {
   bool ok = true;
   for (int i = 0; ok && i < node->input_count + node->output_count; ++i) {
-    ok = push_operand(instance, hr_node_operand((hr_node *)node, i));
+    ok = push_operand(lists, hr_node_operand((hr_node *)node, i));
   }
   for (uint32_t i = 0; ok && i < (uint32_t)node->scalar_count; ++i) {
-    ok = hr_vector_push(&instance->args, (node->scalar_base + i) | HR_SCALAR_ARG) &&
-         (!is_written || hr_vector_push(&instance->scalars, node->scalar_base + i));
+    ok = hr_vector_push(&lists->args, hr__arg_of_scalar(node->scalar_base + i)) &&
+         (!is_written || hr_vector_push(&lists->scalars, node->scalar_base + i));
   }
   return ok;
 }
 
-static hr_status list_args(hr_instance *instance, hr_exec_step *step) {
+static hr_status list_args(hr_instance *instance, step_lists *lists, hr_exec_step *step) {
   const hr_node *node = hr__step_source(instance, step)->node;
   bool ok = true;
   if (step->kind == HR_STEP_KERNEL) {
-    ok = list_kernel_args(instance, hr__step_source(instance, step)->kernel);
+    ok = list_kernel_args(lists, hr__step_source(instance, step)->kernel);
   } else if (step->kind == HR_STEP_LIBRARY) {
-    ok = list_library_args(instance, node, step->call->written != NULL);
+    ok = list_library_args(lists, node, step->call->written != NULL);
     ++instance->library_count;
   } else {
-    ok = push_operand(instance, &node->inputs[0]);
+    ok = push_operand(lists, &node->inputs[0]);
   }
-  step[1].arg_first = (uint32_t)instance->args.count;
-  step[1].scalar_first = (uint32_t)instance->scalars.count;
+  step[1].arg_first = (uint32_t)lists->args.count;
+  step[1].scalar_first = (uint32_t)lists->scalars.count;
   return ok ? HR_OK : no_memory("arguments");
+}
+
+static hr_status keep_lists(hr_instance *instance, const step_lists *lists) {
+  instance->args = hr_narrow_make(lists->args.count, lists->args.data);
+  instance->scalars = instance->args != NULL ? hr_narrow_make(lists->scalars.count, lists->scalars.data) : NULL;
+  return instance->scalars != NULL ? HR_OK : no_memory("arguments");
 }
 
 /* ---- what all steps need ---- */
@@ -278,7 +295,7 @@ static bool is_brief(const hr_instance *instance) {
       const hr_node *node = hr__step_source(instance, step)->node;
       is = hr_op_table(node->op)->family == HR_FAMILY_CONTRACTION || is_function(instance, step, HR_CALL_SHORT);
     } else {
-      is = step->kernel != NULL && !worth_team(step->kernel);
+      is = hr__step_has_kernel(step) && !worth_team(hr__step_kernel(step));
     }
   }
   return is;
@@ -293,7 +310,7 @@ static hr_status note_steps(hr_instance *instance, const hr_device *device, cons
   for (int i = 0; i < instance->step_count; ++i) {
     const hr_exec_step *step = &instance->steps[i];
     bool is_known = may_differ != NULL && !may_differ[i];
-    bool needs = is_known ? summaries[i].needs_team : step->kernel != NULL && worth_team(step->kernel);
+    bool needs = is_known ? summaries[i].needs_team : hr__step_has_kernel(step) && worth_team(hr__step_kernel(step));
     if (step->kind == HR_STEP_LIBRARY && step->call->written == NULL && !note_library(instance, step, &needs)) {
       return no_memory("sources");
     }
@@ -330,8 +347,8 @@ static hr_status load_kernels(hr_instance *instance, hr_device *device) {
     return no_memory("kernels");
   }
   for (int i = 0; i < instance->step_count; ++i) {
-    if (instance->steps[i].kernel != NULL) {
-      kernels[count++] = instance->steps[i].kernel;
+    if (hr__step_has_kernel(&instance->steps[i])) {
+      kernels[count++] = hr__step_kernel(&instance->steps[i]);
     }
   }
   hr_status status = hr__device_kernels_load(device, count, kernels);
@@ -383,13 +400,9 @@ static hr_status make_host_kernels(hr_instance *instance, hr_device *device) {
 /* The steps with what they have of their own, empty. */
 static hr_status begin_steps(hr_instance *instance) {
   const hr_schedule *schedule = &instance->plan->schedule;
-  size_t steps = (size_t)schedule->step_count, calls = 0;
-  for (size_t i = 0; i < steps; ++i) {
-    calls += schedule->steps[i].kind == HR_STEP_LIBRARY;
-  }
+  size_t steps = (size_t)schedule->step_count;
   instance->steps = hr_calloc(steps + 1, sizeof *instance->steps);
-  instance->calls = hr_calloc(calls, sizeof *instance->calls);
-  if (instance->steps == NULL || instance->calls == NULL) {
+  if (instance->steps == NULL) {
     return no_memory("steps");
   }
   instance->step_count = schedule->step_count;
@@ -397,29 +410,32 @@ static hr_status begin_steps(hr_instance *instance) {
     hr_exec_step *step = &instance->steps[i];
     step->kind = schedule->steps[i].kind;
     step->check = (int)instance->checks.count;
-    step->call = step->kind == HR_STEP_LIBRARY ? &instance->calls[instance->call_count++] : NULL;
     bool is_check = step->kind == HR_STEP_CHECK;
     HR_RETURN_IF_ERROR(!is_check || hr_vector_push(&instance->checks, (hr_check){0}) ? HR_OK : no_memory("checks"));
   }
   return HR_OK;
 }
 
-static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls) {
+static hr_status make_steps(hr_instance *instance, hr_device *device, hr_shared_calls *calls, step_lists *lists) {
   const hr_schedule *schedule = &instance->plan->schedule;
   HR_RETURN_IF_ERROR(begin_steps(instance));
   HR_RETURN_IF_ERROR(has_host_kernels(device) ? make_host_kernels(instance, device) : make_kernels(instance, device));
   for (int i = 0; i < schedule->step_count; ++i) {
     hr_exec_step *step = &instance->steps[i];
     HR_RETURN_IF_ERROR(step->cached == NULL ? prepare_step(instance, device, calls, step) : HR_OK);
-    HR_RETURN_IF_ERROR(list_args(instance, step));
+    HR_RETURN_IF_ERROR(list_args(instance, lists, step));
   }
+  HR_RETURN_IF_ERROR(keep_lists(instance, lists));
   return finish_steps(instance, device, NULL, NULL);
 }
 
 hr_status hr__steps_prepare(hr_instance *instance, hr_device *device) {
   hr_shared_calls calls = {0};
-  hr_status status = make_steps(instance, device, &calls);
+  step_lists lists = {{0}};
+  hr_status status = make_steps(instance, device, &calls, &lists);
   hr__shared_calls_fini(&calls);
+  hr_vector_fini(&lists.args);
+  hr_vector_fini(&lists.scalars);
   HR_RETURN_IF_ERROR(status);
   return has_host_kernels(device) ? HR_OK : load_kernels(instance, device);
 }
@@ -452,10 +468,10 @@ static void fetch_declined(const hr_schedule *schedule) {
   }
 }
 
-/* Begins to load what is reached through what hr__steps_fetch loads. */
+/* Begins to load what is reached through what hr__steps_fetch loads, but what host kernels refer to. */
 static void fetch_further(const hr_exec_step *step) {
   const hr_step_call *call = step->call;
-  fetch_host_kernel(step->kernel);
+  fetch(hr__step_kernel(step), HOST_BYTES);
   if (call != NULL && call->ready.prepared != NULL) {
     fetch(call->ready.prepared, CALL_BYTES);
     fetch(call->ready.node, call->ready.node != NULL ? NODE_BYTES : 0);
@@ -470,7 +486,6 @@ void hr__steps_fetch(const hr_instance *instance, const bool *varies) {
     const hr_exec_step *step = &instance->steps[i];
     if (varies[i] && step->kind == HR_STEP_KERNEL) {
       fetch(hr__step_source(instance, step)->kernel, KERNEL_BYTES);
-      fetch(step->kernel, HOST_BYTES);
       fetch(step->cached, CACHED_BYTES);
     } else if (varies[i]) {
       fetch(hr__step_source(instance, step)->node, NODE_BYTES);
@@ -481,40 +496,46 @@ void hr__steps_fetch(const hr_instance *instance, const bool *varies) {
       fetch_further(&instance->steps[i]);
     }
   }
-}
-
-static void release_call(hr_step_call *call) {
-  if (call->like == NULL) {
-    if (call->written != NULL) {
-      call->written->destroy(call->written);
+  for (int i = 0; i < instance->step_count; ++i) {
+    if (varies[i]) {
+      fetch_host_kernel(hr__step_kernel(&instance->steps[i]));
     }
-    hr__tuning_release(call->tuning);
-    hr__ready_fini(&call->ready);
   }
-  hr_free(call->moves);
-  *call = (hr_step_call){0};
 }
 
-static void release_step(hr_exec_step *step) {
-  hr__kernel_release(step->cached);
-  step->cached = NULL, step->kernel = NULL;
-  if (step->call != NULL) {
-    release_call(step->call);
+static void destroy_call(hr_step_call *call) {
+  if (call->written != NULL) {
+    call->written->destroy(call->written);
   }
+  hr__tuning_release(call->tuning);
+  hr__ready_fini(&call->ready);
+  hr_free(call);
+}
+
+/* Steps that run its call were released before. */
+static void release_step(hr_exec_step *step) {
+  hr_step_call *call = step->call;
+  hr__kernel_release(step->cached);
+  if (call != NULL && hr__step_like(step) == NULL) {
+    destroy_call(call);
+  } else if (call != NULL && call->moves != NULL) {
+    hr_free(call->moves);
+    hr_free(call);
+  }
+  step->cached = NULL, step->call = NULL;
 }
 
 void hr__steps_release(hr_instance *instance) {
-  for (int i = 0; i < instance->step_count; ++i) {
+  for (int i = instance->step_count; i-- > 0;) {
     release_step(&instance->steps[i]);
   }
   hr_free(instance->steps);
-  hr_free(instance->calls);
 }
 
 /* A step changes with the step whose library call it shares. */
 static void spread_changes(hr_instance *instance, bool *is_changed) {
   for (int i = 0; i < instance->step_count; ++i) {
-    const hr_exec_step *like = instance->steps[i].call != NULL ? instance->steps[i].call->like : NULL;
+    const hr_exec_step *like = hr__step_like(&instance->steps[i]);
     is_changed[i] |= like != NULL && is_changed[like - instance->steps];
   }
 }
@@ -557,23 +578,16 @@ static bool renumber_call(const hr_instance *instance, hr_device *device, int i)
 
 /* The same for a step that shares the call of an earlier one, if the two still have the same numbers. */
 static bool follow_call(const hr_instance *instance, const hr_step_numbers *n, int i) {
-  hr_step_call *call = instance->steps[i].call;
-  int like = (int)(call->like - instance->steps);
-  if (call->moves != NULL || !n->is_done[like] || !have_same_numbers(n, i, like)) { /* moves are found anew */
-    return false;
-  }
-  call->ready = call->like->call->ready;
-  call->tuning = NULL;
-  call->workspace_bytes = call->like->call->workspace_bytes;
-  call->is_renumbered = true;
-  return true;
+  int like = (int)(hr__step_like(&instance->steps[i]) - instance->steps);
+  bool has_moves = instance->steps[i].call->moves != NULL; /* they are found anew */
+  return !has_moves && n->is_done[like] && have_same_numbers(n, i, like);
 }
 
 /* Renumbers the changed library calls for which that is possible, and notes them. */
 static void renumber_calls(const hr_instance *instance, hr_device *device, const hr_step_numbers *n) {
   for (int i = 0; i < instance->step_count; ++i) {
     bool is_changed_call = n->is_changed[i] && instance->steps[i].kind == HR_STEP_LIBRARY;
-    bool is_follower = is_changed_call && instance->steps[i].call->like != NULL;
+    bool is_follower = is_changed_call && hr__step_like(&instance->steps[i]) != NULL;
     n->is_done[i] = is_changed_call && (is_follower ? follow_call(instance, n, i) : renumber_call(instance, device, i));
   }
 }
@@ -602,7 +616,6 @@ static hr_status renew_kernel(hr_instance *instance, hr_device *device, const hr
     hr__kernel_release(last);
     HR_RETURN_IF_ERROR(status);
   }
-  step->kernel = hr__kernel_host(step->cached);
   return HR_OK;
 }
 
@@ -619,12 +632,10 @@ static hr_status share_kernel(const hr_instance *instance, hr_device *device, hr
 /* The same for a library call, which may be tuned. */
 static void tune_call(const hr_instance *instance, hr_device *device, const hr_exec_step *step) {
   hr_step_call *call = step->call;
-  hr_tuning_entry *entry = call->like == NULL ? find_entry(instance, device, step) : NULL;
+  hr_tuning_entry *entry = find_entry(instance, device, step);
   const hr_program *program = &instance->plan->schedule.program;
   call->is_renumbered = false;
-  if (call->like != NULL) {
-    call->tuning = call->like->call->tuning;
-  } else if (entry != NULL) {
+  if (entry != NULL) {
     const hr_node *node = hr__step_source(instance, step)->node;
     call->tuning = hr__tuning_create(device, providers_of(device, node), program, node, &call->ready, entry);
   }
@@ -672,7 +683,7 @@ typedef HR_VECTOR(hr_host_kernel *) retired_kernels;
 
 static void retire(hr_exec_step *step, retired_kernels *retired) {
   hr_step_call *call = step->call;
-  if (call != NULL && call->written != NULL && call->like == NULL && hr_vector_push(retired, call->written)) {
+  if (call != NULL && call->written != NULL && hr__step_like(step) == NULL && hr_vector_push(retired, call->written)) {
     call->written = NULL;
   }
   release_step(step);

@@ -32,7 +32,7 @@ static void describe_packed(const hr_instance *instance, const hr_exec_step *ste
 void hr__step_describe(const hr_instance *instance, const hr_exec_step *step, hr_text *text) {
   bool is_settled = instance->plan->is_settled;
   if (step->kind == HR_STEP_KERNEL && is_settled) {
-    hr_text_append(text, step->kernel->name);
+    hr_text_append(text, hr__step_kernel(step)->name);
   } else if (is_settled && instance->plan->packed != NULL) {
     describe_packed(instance, step, text);
   } else {

@@ -120,16 +120,17 @@ static hr_status acquire(const hr_cached_kernel *cached, hr_device *device, cons
 /* The arguments of a step with the next values of its arguments. */
 static hr_status pair_arguments(const hr_instance *instance, const hr_exec_step *step, int buffer_count,
                                 const int *next_of, int *out_next_of) {
-  const uint32_t *args = instance->args.data + step->arg_first;
   const int count = hr__step_arg_count(step);
   for (int a = 0; a < count; ++a) {
-    int next = args[a] < (uint32_t)buffer_count ? next_of[args[a]] : HR_REPEATED_OTHER;
+    uint32_t buffer = hr__arg_buffer(hr_narrow_at(instance->args, step->arg_first + (size_t)a)); /* of a kernel */
+    int next = buffer < (uint32_t)buffer_count ? next_of[buffer] : HR_REPEATED_OTHER;
     if (next == HR_REPEATED_OTHER) {
       return refuse("a kernel reads what another one makes");
     }
     out_next_of[a] = -1;
     for (int b = 0; next >= 0 && b < count; ++b) {
-      out_next_of[a] = args[b] == (uint32_t)next ? b : out_next_of[a];
+      uint32_t other = hr_narrow_at(instance->args, step->arg_first + (size_t)b);
+      out_next_of[a] = other == hr__arg_of_buffer((uint32_t)next) ? b : out_next_of[a];
     }
     if (next >= 0 && out_next_of[a] < 0) {
       return refuse("a kernel reads what another one makes");

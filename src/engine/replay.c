@@ -53,9 +53,9 @@ struct hr_replay {
 static bool can_capture(const hr_instance *instance, const hr_exec_step *step) {
   const hr_program *program = &instance->plan->schedule.program;
   const hr_provider *provider = step->call != NULL ? step->call->ready.algorithm.provider : NULL;
-  bool can = step->kernel != NULL || (provider != NULL && !provider->runs_anew && provider->stamp == NULL &&
-                                      provider->keeps == NULL && step->call->ready.fallback == NULL);
-  for (int i = 0; can && step->kernel == NULL && i < hr__step_arg_count(step); ++i) {
+  bool can = hr__step_has_kernel(step) || (provider != NULL && !provider->runs_anew && provider->stamp == NULL &&
+                                           provider->keeps == NULL && step->call->ready.fallback == NULL);
+  for (int i = 0; can && !hr__step_has_kernel(step) && i < hr__step_arg_count(step); ++i) {
     uint32_t scalar;
     can = !hr__step_scalar(instance, step, i, &scalar) || program->scalars[scalar].is_constant;
   }
@@ -167,7 +167,7 @@ static address_set *take_place(hr_replay *replay) {
 static address_set *add_set(const hr_instance *instance, hr_replay *replay) {
   address_set set = {.addresses = hr_calloc(replay->address_count, sizeof(void *)),
                      .graphs = hr_calloc((size_t)replay->segment_count, sizeof(void *)),
-                     .scalars = hr_calloc(instance->scalars.count + 1, sizeof(hr_scalar))};
+                     .scalars = hr_calloc(instance->scalars->count + 1, sizeof(hr_scalar))};
   if (set.addresses == NULL || set.graphs == NULL || set.scalars == NULL) {
     free_set(replay, &set);
     return NULL;
@@ -267,12 +267,12 @@ static hr_status update(const hr_instance *instance, const segment *s, hr_run *r
     if (hr__weights_has(step, scratch)) {
       continue;
     }
-    if (step->kernel != NULL && !are_same(scalars + step->scalar_first, now, hr__step_scalar_count(step))) {
+    if (hr__step_has_kernel(step) && !are_same(scalars + step->scalar_first, now, hr__step_scalar_count(step))) {
       const hr_host_launch launch = hr__step_launch(instance, step, run, scratch);
       HR_RETURN_IF_ERROR(run->device->driver->graph_update(run->impl, graph, kernel, &launch));
       ++run->graph_updates;
     }
-    kernel += step->kernel != NULL;
+    kernel += hr__step_has_kernel(step);
   }
   return HR_OK;
 }

@@ -40,14 +40,18 @@ static void bind_all(const hr_instance *instance, const hr_run *run, hr_run_scra
 
 /* Fills the flat lists from those of all addresses and scalars. */
 static void fill_lists(const hr_instance *instance, hr_run_scratch *scratch) {
-  for (size_t i = 0; i < instance->args.count; ++i) {
-    uint32_t arg = instance->args.data[i];
-    scratch->args.data[i] = arg == HR_ABSENT_ARG         ? NULL
-                            : (arg & HR_SCALAR_ARG) != 0 ? (void *)&scratch->values.data[arg & ~HR_SCALAR_ARG]
-                                                         : scratch->addresses.data[arg];
+  const hr_narrow *args = instance->args, *numbers = instance->scalars;
+  void *const *addresses = scratch->addresses.data;
+  void **out = scratch->args.data;
+  hr_scalar *values = scratch->values.data, *scalars = scratch->scalars.data;
+  for (size_t i = 0; i < args->count; ++i) {
+    uint32_t arg = hr_narrow_at(args, i);
+    out[i] = hr__arg_is_buffer(arg) ? addresses[hr__arg_buffer(arg)]
+             : arg == HR_ABSENT_ARG ? NULL
+                                    : (void *)&values[hr__arg_scalar(arg)];
   }
-  for (size_t i = 0; i < instance->scalars.count; ++i) {
-    scratch->scalars.data[i] = scratch->values.data[instance->scalars.data[i]];
+  for (size_t i = 0; i < numbers->count; ++i) {
+    scalars[i] = values[hr_narrow_at(numbers, i)];
   }
 }
 

@@ -55,16 +55,16 @@ static void *workspace_of(const hr_instance *instance, const hr_run *run) {
 }
 
 bool hr__step_scalar(const hr_instance *instance, const hr_exec_step *step, int i, uint32_t *out_scalar) {
-  uint32_t arg = instance->args.data[step->arg_first + (size_t)i];
-  *out_scalar = arg & ~HR_SCALAR_ARG;
-  return arg != HR_ABSENT_ARG && (arg & HR_SCALAR_ARG) != 0;
+  uint32_t arg = hr_narrow_at(instance->args, step->arg_first + (size_t)i);
+  *out_scalar = hr__arg_scalar(arg);
+  return arg != HR_ABSENT_ARG && !hr__arg_is_buffer(arg);
 }
 
 hr_host_launch hr__step_launch(const hr_instance *instance, const hr_exec_step *step, const hr_run *run,
                                const hr_run_scratch *scratch) {
   char *workspace = workspace_of(instance, run);
   bool is_cached = step->cached != NULL && run->device->properties.has_contents;
-  return (hr_host_launch){is_cached ? hr__kernel_use(step->cached) : step->kernel,
+  return (hr_host_launch){is_cached ? hr__kernel_use(step->cached) : hr__step_kernel(step),
                           {.args = scratch->args.data + step->arg_first,
                            .scalars = scratch->scalars.data + step->scalar_first,
                            .workspace = workspace != NULL ? workspace + step->workspace_offset : NULL}};
@@ -77,7 +77,7 @@ static void spend(const hr_exec_step *first, int steps, const hr_run_scratch *sc
     if (hr__weights_has(&first[i], scratch)) {
       continue;
     }
-    if (first[i].cached != NULL && launch->kernel == first[i].kernel) {
+    if (first[i].cached != NULL && launch->kernel == hr__step_kernel(&first[i])) {
       hr__kernel_spend(first[i].cached, ns / steps);
     }
     ++launch;
@@ -96,7 +96,7 @@ static hr_status run_kernels(const hr_instance *instance, const hr_exec_step *fi
     }
     hr_host_launch *launch = &scratch->launches.data[count++];
     *launch = hr__step_launch(instance, &first[i], run, scratch);
-    bool is_compiled = launch->kernel != first[i].kernel || device->driver->dialect != HR_DIALECT_HOST;
+    bool is_compiled = launch->kernel != hr__step_kernel(&first[i]) || device->driver->dialect != HR_DIALECT_HOST;
     all_compiled &= is_compiled;
     is_timed |= !is_compiled && first[i].cached != NULL && hr__kernel_is_timed(first[i].cached);
   }
@@ -116,8 +116,9 @@ static void find_stamps(const hr_instance *instance, const hr_exec_step *step, c
   const hr_step_call *call = step->call;
   bool asks = run->stamps != NULL && (call->tuning != NULL || call->ready.algorithm.provider->stamp != NULL);
   for (int i = 0; asks && i < hr__step_arg_count(step) && i < STAMPS_MAX; ++i) {
-    uint32_t buffer = instance->args.data[step->arg_first + (size_t)i];
-    stamps[i] = buffer < instance->plan->key.buffer_count ? run->stamps[buffer] : 0;
+    uint32_t arg = hr_narrow_at(instance->args, step->arg_first + (size_t)i), buffer = hr__arg_buffer(arg);
+    bool is_key = hr__arg_is_buffer(arg) && buffer < instance->plan->key.buffer_count;
+    stamps[i] = is_key ? run->stamps[buffer] : 0;
   }
 }
 
@@ -176,8 +177,8 @@ static hr_status run_with_taker(const hr_instance *instance, const hr_exec_step 
 
 /* A kernel's operations, a function's name, or the provider of a library call. */
 static const char *step_name(const hr_instance *instance, const hr_exec_step *step) {
-  if (step->kernel != NULL) {
-    return step->kernel->name;
+  if (hr__step_has_kernel(step)) {
+    return hr__step_kernel(step)->name;
   }
   bool has_nodes = instance->plan->packed == NULL; /* and a plan with calls keeps its nodes */
   const hr_node *node = has_nodes ? hr__step_source(instance, step)->node : NULL;
@@ -189,7 +190,7 @@ static const char *step_name(const hr_instance *instance, const hr_exec_step *st
 static hr_status run_step(const hr_instance *instance, const hr_exec_step *step, hr_run *run, hr_run_scratch *scratch,
                           void *queue) {
   void *const *args = scratch->args.data + step->arg_first;
-  if (step->kernel != NULL) {
+  if (hr__step_has_kernel(step)) {
     return run_kernels(instance, step, step->batch, run, scratch);
   }
   if (step->kind == HR_STEP_CHECK) {
@@ -229,11 +230,12 @@ static hr_status run_each(const hr_instance *instance, int first, int end, hr_ru
       run->compiled_count += step->kind == HR_STEP_KERNEL;
       continue;
     }
-    HR_PROBE2(kernel__begin, step_name(instance, step), step->batch);
-    HR_RANGE_BEGIN(step_name(instance, step));
+    const char *name = step_name(instance, step);
+    HR_PROBE2(kernel__begin, name, step->batch);
+    HR_RANGE_BEGIN(name);
     hr_status status = run_step(instance, step, run, scratch, queue);
     HR_RANGE_END();
-    HR_PROBE2(kernel__end, step_name(instance, step), step->batch);
+    HR_PROBE2(kernel__end, name, step->batch);
     if (status != HR_OK) {
       run->failed_step = i;
       return status;

@@ -46,7 +46,7 @@ static bool add_part(hr_weight *w, int part) {
 /* True for a buffer of the key whose contents are those of before the run. */
 static bool has_contents(const hr_instance *instance, uint32_t buffer) {
   const hr_plan *plan = instance->plan;
-  return buffer < plan->key.buffer_count && plan->last_write[buffer] < 0 &&
+  return buffer < plan->key.buffer_count && !hr__plan_writes(plan, buffer) &&
          !plan->schedule.program.buffers[buffer].is_fresh;
 }
 
@@ -98,7 +98,7 @@ static bool reads_as_weights(const hr_node *node, uint32_t buffer) {
 static bool touches(const hr_instance *instance, const hr_exec_step *step, uint32_t buffer) {
   bool does = false;
   for (int i = 0; i < hr__step_arg_count(step); ++i) {
-    does |= instance->args.data[step->arg_first + (size_t)i] == buffer;
+    does |= hr_narrow_at(instance->args, step->arg_first + (size_t)i) == hr__arg_of_buffer(buffer);
   }
   return does;
 }
@@ -247,7 +247,7 @@ static bool renew_own(const hr_instance *instance, hr_weight *w, const hr_run *r
   uint64_t own[OWN_WORDS] = {0}, *at = w->recipe.data + w->kernel_words;
   w->stamp = find_stamps(instance, w, run, own);
   for (int i = 0; i < hr__step_scalar_count(step); ++i) {
-    const hr_scalar *scalar = &scratch->values.data[instance->scalars.data[step->scalar_first + (size_t)i]];
+    const hr_scalar *scalar = &scratch->values.data[hr_narrow_at(instance->scalars, step->scalar_first + (size_t)i)];
     uint64_t *words = own + HR_WEIGHT_SOURCES_MAX + i * SCALAR_WORDS;
     words[0] = (uint64_t)scalar->dtype;
     memcpy(words + 1, &scalar->value, sizeof scalar->value);

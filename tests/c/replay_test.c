@@ -50,7 +50,7 @@ static hr_status fail(fault f, const char *what) {
 static const hr_exec_step *step_of(const hr_host_launch *launch) {
   for (hr_instance *e = current->cache.newest; e != NULL; e = e->older) {
     for (int i = 0; i < e->step_count; ++i) {
-      if (e->steps[i].kind == HR_STEP_KERNEL && e->steps[i].kernel == launch->kernel) {
+      if (e->steps[i].kind == HR_STEP_KERNEL && hr__step_kernel(&e->steps[i]) == launch->kernel) {
         return &e->steps[i];
       }
     }

@@ -315,6 +315,33 @@ def test_a_compiled_program_takes_little_memory(name):
     assert (held()[0] - bytes_before) / entries < 65536 + 300 * COMPILED[name]
 
 
+# Records of the program that a network's first training step ends with.
+FIRST_STEPS = {"yolo": 714, "diffusion": 732, "whisper": 418}
+
+
+@pytest.mark.skipif(not IS_HOST, reason="the bound is that of a host")
+@pytest.mark.parametrize("name", FIRST_STEPS)
+def test_the_program_of_a_first_training_step_takes_little_memory(name):
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+    import gallery
+
+    network = gallery.network(name)
+    batch = [x.to(DEVICE) for x in network.batch(torch.Generator().manual_seed(1), False)]
+    model = network.build(False).to(DEVICE).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=network.RATE)
+    torch.headrace.synchronize()
+    torch.headrace.empty_cache()
+    torch.headrace.empty_cache()
+    loss = network.loss(model, *batch)
+    bytes_before, entries_before = held()  # a part of Whisper's loss is a program before
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    torch.headrace.synchronize()
+    assert held()[1] - entries_before == 1
+    assert held()[0] - bytes_before < 65536 + 300 * FIRST_STEPS[name]
+
+
 MEMORY = """
 import os, sys, torch
 import headrace.torch
