@@ -215,24 +215,30 @@ SPEED = """\
 2-core AMD EPYC (family 26 model 2) with AVX-512, idle, jax 0.10.2, two threads, 2026-12-01 (`bench/jax_cases.py
 --threads 2 --rounds 2`). Ratios are JAX's CPU backend by Headrace: by the clock, in CPU time of both threads, and by
 the clock of the first call, with compilation and a cold disk cache. Results differ by at most 2e-5 of their standard
-deviation, losses of the first 12 training steps by 4e-6. Three more runs of GPT-2 gave 2.10, 2.17 and 2.17 for training
-(283 to 288 ms, JAX 602 to 625) and 1.40, 1.34 and 1.47 for inference. The day before training had 2.19 and 2.24 (298
-and 293 ms, JAX 650): this virtual machine's cores share their last cache or do not, and its host changes that.
+deviation, losses of the first 12 training steps by 4e-6. This virtual machine's host changes its caches and the speed
+of its memory. So GPT-2's training differs from hour to hour, on both sides:
+
+| | JAX CPU, ms | Headrace, ms | ratio |
+|---|---|---|---|
+| 2026-11-30 | 650 | 298, 293 | 2.19, 2.24 |
+| 2026-12-01, early | 587, 602 to 625 | 273, 283 to 288 | 2.15, 2.10, 2.17, 2.17 |
+| three hours later | 659, 700, 698 | 322, 336, 349 | 2.04, 2.09, 2.00 |
+| the early build, in turn with the last two | 731, 683 | 348, 331 | 2.10, 2.06 |
 
 | case | JAX CPU, ms | Headrace, ms | a call | CPU time | the first call |
 |---|---:|---:|---:|---:|---:|
-| CNN 28x28, train, batch 512, dropout, Adam, donated | 566 | 72.5 | 7.82x | 5.7x | 7.8x |
-| CNN 28x28, infer, batch 512 | 59.5 | 22 | 2.70x | 2.5x | 1.3x |
-| CNN 28x28, infer, batch 1 | 0.240 | 0.095 | 2.54x | 2.1x | 4.4x |
-| softshrink MLP, train, batch 64 | 0.836 | 0.449 | 1.86x | 1.4x | 4.0x |
-| softshrink MLP, infer, batch 1 | 0.084 | 0.022 | 3.84x | 2.0x | 4.7x |
-| GPT-2 small, train, 1 x 128 tokens | 587 | 273 | 2.15x | 2.1x | 5.5x |
-| GPT-2 small, infer, 1 x 128 tokens | 88.8 | 68.9 | 1.29x | 1.3x | 2.8x |
-| element-wise chain, 4,194,304 floats | 2.44 | 1.15 | 2.13x | 2.1x | 1.9x |
-| element-wise chain, 262,144 floats | 0.220 | 0.074 | 3.00x | 2.5x | 2.8x |
-| element-wise chain, 64 floats | 0.004 | 0.004 | 1.00x | 1.0x | 3.5x |
-| `scan` of 1,000 LSTM cells of 64 | 1.17 | 0.882 | 1.32x | 1.3x | 4.6x |
-| `while_loop` of 1,000 steps on scalars | 0.008 | 0.006 | 1.35x | 1.4x | 1.8x |
+| CNN 28x28, train, batch 512, dropout, Adam, donated | 738 | 83.0 | 8.89x | 6.1x | 8.8x |
+| CNN 28x28, infer, batch 512 | 64.4 | 24.7 | 2.61x | 2.4x | 1.3x |
+| CNN 28x28, infer, batch 1 | 0.271 | 0.099 | 2.73x | 2.3x | 3.9x |
+| softshrink MLP, train, batch 64 | 0.614 | 0.324 | 1.90x | 1.5x | 4.3x |
+| softshrink MLP, infer, batch 1 | 0.051 | 0.022 | 2.29x | 1.5x | 4.8x |
+| GPT-2 small, train, 1 x 128 tokens | 659 | 322 | 2.04x | 2.1x | 6.4x |
+| GPT-2 small, infer, 1 x 128 tokens | 99.9 | 75.8 | 1.32x | 1.3x | 2.5x |
+| element-wise chain, 4,194,304 floats | 2.60 | 1.24 | 2.10x | 2.0x | 2.2x |
+| element-wise chain, 262,144 floats | 0.209 | 0.082 | 2.54x | 2.3x | 2.9x |
+| element-wise chain, 64 floats | 0.004 | 0.004 | 1.02x | 1.1x | 2.8x |
+| `scan` of 1,000 LSTM cells of 64 | 1.23 | 0.985 | 1.25x | 1.3x | 4.2x |
+| `while_loop` of 1,000 steps on scalars | 0.009 | 0.007 | 1.32x | 1.3x | 1.7x |
 
 - A loop of a known number of iterations, whose elements do not depend on each other, is one call of a kernel: 1.4 ns an
   iteration of the `while_loop` above. JAX's CPU backend takes 3. Iterations of other loops on scalars cost 5 ns.
