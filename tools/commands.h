@@ -20,9 +20,9 @@ int headrace_doctor(int argc, char **argv);
 /* Prints a failure and consumes it; returns 1, or 0 for OK. */
 int headrace_fail(hr_status status);
 
-/* Print what is wrong with the arguments of `command`, and name its help; return the exit status, 2. `expected` says
- * what is missing, as "a file". */
-int headrace_bad_argument(const char *command, const char *argument);
-int headrace_missing(const char *command, const char *expected);
+/* Print what is wrong with the arguments of the command `name`, and where its help is; return the exit status, 2.
+ * `expected` says what is missing, as "a file". */
+int headrace_bad_argument(const char *name, const char *argument);
+int headrace_missing(const char *name, const char *expected);
 
 #endif

@@ -98,14 +98,14 @@ int headrace_fail(hr_status status) {
   return 1;
 }
 
-int headrace_bad_argument(const char *command, const char *argument) {
-  fprintf(stderr, "headrace %s: argument \"%s\" is unknown, or has no right value; see `headrace %s --help`\n", command,
-          argument, command);
+int headrace_bad_argument(const char *name, const char *argument) {
+  fprintf(stderr, "headrace %s: argument \"%s\" is unknown, or has no right value; see `headrace %s --help`\n", name,
+          argument, name);
   return 2;
 }
 
-int headrace_missing(const char *command, const char *expected) {
-  fprintf(stderr, "headrace %s: %s expected; see `headrace %s --help`\n", command, expected, command);
+int headrace_missing(const char *name, const char *expected) {
+  fprintf(stderr, "headrace %s: %s expected; see `headrace %s --help`\n", name, expected, name);
   return 2;
 }
 
