@@ -543,11 +543,14 @@ static void order_job(hr_job *job) {
   if (__builtin_expect(!atomic_load_explicit(&lane->device->has_several_lanes, memory_order_relaxed), 1)) {
     return;
   }
+  const hr_plan *plan = job->instance->plan;
+  size_t next = 0; /* of the plan's writes, which are sorted */
   for (size_t i = 0; i < job->buffers.count; ++i) {
     hr_block *block = job->bound.data[i] != NULL ? job->buffers.data[i]->block : NULL;
+    bool is_written = next < hr__plan_write_count(plan) && hr__plan_write(plan, next).local == i;
+    next += is_written;
     if (block != NULL) {
-      bool writes = job->is_move || hr__plan_writes(job->instance->plan, (uint32_t)i);
-      hr__lane_use(lane, job->ticket, writes, &block->uses, &before);
+      hr__lane_use(lane, job->ticket, job->is_move || is_written, &block->uses, &before);
     }
   }
   hr__lane_follow(lane, &before);

@@ -2,16 +2,6 @@
 
 enum { ARRAYS_MAX = 8 }; /* bits of a step's taken_beside */
 
-/* True if the access visits all elements of a dense array in their order. */
-static bool is_dense(const hr_kernel *kernel, const hr_access *access) {
-  bool is = access->offset == 0 && access->term_count == 0 && access->bound_count == 0;
-  int64_t stride = 1;
-  for (int d = kernel->rank - 1; is && d >= 0; stride *= kernel->dims[d--]) {
-    is = access->strides[d] == stride || kernel->dims[d] == 1;
-  }
-  return is;
-}
-
 /* True if it visits one element. */
 static bool is_constant(const hr_kernel *kernel, const hr_access *access) {
   bool is = access->term_count == 0 && access->bound_count == 0;
@@ -28,7 +18,7 @@ static uint8_t find_arrays(const hr_kernel *kernel) {
   for (int i = 0; can && i < kernel->access_count; ++i) {
     const hr_access *access = &kernel->accesses[i];
     uint8_t bit = access->arg >= 0 && access->arg < ARRAYS_MAX ? (uint8_t)(1 << access->arg) : 0;
-    bool is_array = is_dense(kernel, access);
+    bool is_array = access->offset == 0 && hr_kernel_is_dense(kernel, access);
     can = access->arg >= 0 && (is_array ? bit != 0 && access->dtype == HR_DTYPE_F32
                                         : is_constant(kernel, access) && !kernel->args[access->arg].is_written);
     arrays |= is_array ? bit : 0;

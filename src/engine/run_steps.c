@@ -122,12 +122,16 @@ static void find_stamps(const hr_instance *instance, const hr_exec_step *step, c
   }
 }
 
-/* The arguments of a step that runs what was prepared for another one. */
-static void move_args(const hr_exec_step *step, void *const *args, void *out_args[HR_SHARED_ARGS_MAX]) {
+/* The arguments of a library's step: `out_moved` if it runs what was prepared for another one elsewhere in memory. */
+static void *const *find_args(const hr_exec_step *step, void *const *args, void *out_moved[HR_SHARED_ARGS_MAX]) {
   const int64_t *moves = step->call->moves;
-  for (int i = 0; i < hr__step_arg_count(step); ++i) {
-    out_args[i] = moves[i] != 0 ? (char *)args[i] + moves[i] : args[i];
+  if (moves == NULL) {
+    return args;
   }
+  for (int i = 0; i < hr__step_arg_count(step); ++i) {
+    out_moved[i] = moves[i] != 0 ? (char *)args[i] + moves[i] : args[i];
+  }
+  return out_moved;
 }
 
 static hr_status run_library(const hr_instance *instance, const hr_exec_step *step, hr_run *run, void *const *args,
@@ -135,10 +139,7 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
   const hr_step_call *own = step->call;
   uint64_t stamps[STAMPS_MAX] = {0};
   void *moved[HR_SHARED_ARGS_MAX];
-  if (own->moves != NULL) {
-    move_args(step, args, moved);
-    args = moved;
-  }
+  args = find_args(step, args, moved);
   find_stamps(instance, step, run, stamps);
   char *workspace = workspace_of(instance, run);
   bool is_profile = run->step_ns != NULL || hr_log_is_on(HR_LOG_KERNEL); /* of the step alone */
@@ -156,16 +157,13 @@ static hr_status run_library(const hr_instance *instance, const hr_exec_step *st
 static hr_status run_with_taker(const hr_instance *instance, const hr_exec_step *step, hr_run *run,
                                 hr_run_scratch *scratch, void *queue) {
   void *const *args = scratch->args.data + step->arg_first;
-  const hr_step_call *call = step->call;
+  const hr_ready *ready = &step->call->ready;
   const hr_host_launch launch = hr__step_launch(instance, step + 1, run, scratch);
   void *moved[HR_SHARED_ARGS_MAX];
   hr_host_taker taker;
-  bool is_taken = hr__make_taker(step, run->device, &launch, &taker);
-  if (is_taken && call->moves != NULL) {
-    move_args(step, args, moved);
-  }
-  if (is_taken && call->ready.algorithm.provider->run_for(call->ready.prepared, call->moves != NULL ? moved : args,
-                                                          workspace_of(instance, run), &taker)) {
+  if (hr__make_taker(step, run->device, &launch, &taker) &&
+      ready->algorithm.provider->run_for(ready->prepared, find_args(step, args, moved), workspace_of(instance, run),
+                                         &taker)) {
     return HR_OK;
   }
   HR_RETURN_IF_ERROR(run_library(instance, step, run, args, queue));

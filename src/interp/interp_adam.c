@@ -82,13 +82,7 @@ static bool is_row(const hr_kernel *k, form *f, const row *wanted, const hr_inst
 }
 
 static bool is_dense(const hr_kernel *k, const hr_access *access) {
-  bool is = access->dtype == HR_DTYPE_F32 && access->term_count == 0 && access->bound_count == 0;
-  int64_t step = 1;
-  for (int d = k->rank - 1; is && d >= 0; --d) {
-    is = k->dims[d] == 1 || access->strides[d] == step;
-    step *= k->dims[d];
-  }
-  return is;
+  return access->dtype == HR_DTYPE_F32 && hr_kernel_is_dense(k, access);
 }
 
 static bool is_same(const hr_access *a, const hr_access *b) {

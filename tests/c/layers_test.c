@@ -71,7 +71,7 @@ HR_TEST(layers_of_nan_and_infinities) {
   }
 }
 
-/* What does not fit into clusters, or has too many rows for those that run at once, is lowered. */
+/* A layer is lowered if it does not fit into clusters, or has too many rows for those that run at once. */
 HR_TEST(layers_that_are_lowered) {
   static const struct {
     int64_t batch, hidden;

@@ -127,6 +127,9 @@ typedef struct hr_kernel {
 /* True if both accesses surely visit the same elements with the same bounds. False for accesses through indices. */
 bool hr_kernel_same_elements(const hr_kernel *kernel, const hr_access *a, const hr_access *b);
 
+/* True if the access visits the elements of the domain one after the other in memory, from its offset on. */
+bool hr_kernel_is_dense(const hr_kernel *kernel, const hr_access *access);
+
 /* The order of a reduction over `mask` of a domain. */
 hr_reduce_order hr_kernel_order(int rank, const int64_t *dims, uint32_t mask);
 

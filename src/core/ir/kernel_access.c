@@ -1,4 +1,4 @@
-/* Comparison of a kernel's accesses. */
+/* The elements that a kernel's accesses visit. */
 #include <string.h>
 
 #include "core/ir/kernel.h"
@@ -12,4 +12,14 @@ bool hr_kernel_same_elements(const hr_kernel *kernel, const hr_access *a, const 
               memcmp(a->bounds[k].strides, b->bounds[k].strides, bytes) == 0;
   }
   return is_same;
+}
+
+bool hr_kernel_is_dense(const hr_kernel *kernel, const hr_access *access) {
+  bool is = access->term_count == 0 && access->bound_count == 0;
+  int64_t stride = 1;
+  for (int d = kernel->rank - 1; is && d >= 0; --d) {
+    is = kernel->dims[d] == 1 || access->strides[d] == stride;
+    stride *= kernel->dims[d];
+  }
+  return is;
 }

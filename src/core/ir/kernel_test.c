@@ -146,6 +146,26 @@ HR_TEST(orders_follow_the_shape) {
   HR_ASSERT_EQ(hr_kernel_order(2, (int64_t[]){100, 0}, 3), HR_ORDER_SEQUENTIAL);
 }
 
+HR_TEST(dense_accesses_visit_elements_in_the_order_of_memory) {
+  sample s;
+  hr_bound bound = {.extent = 4, .strides = (int64_t[]){1, 0}};
+  hr_kernel_term term = {.reg = 0, .stride = 1, .extent = 9};
+  make_sample(&s); /* [4, 40] */
+  HR_ASSERT(hr_kernel_is_dense(&s.kernel, &s.accesses[0]));
+  s.dense[0] = 41;
+  HR_ASSERT(!hr_kernel_is_dense(&s.kernel, &s.accesses[0]));
+  s.dims[0] = 1; /* its stride is never used */
+  HR_ASSERT(hr_kernel_is_dense(&s.kernel, &s.accesses[0]));
+  s.dense[1] = 0;
+  HR_ASSERT(!hr_kernel_is_dense(&s.kernel, &s.accesses[0]));
+  make_sample(&s);
+  s.accesses[0].bounds = &bound, s.accesses[0].bound_count = 1;
+  HR_ASSERT(!hr_kernel_is_dense(&s.kernel, &s.accesses[0]));
+  make_sample(&s);
+  s.accesses[0].terms = &term, s.accesses[0].term_count = 1;
+  HR_ASSERT(!hr_kernel_is_dense(&s.kernel, &s.accesses[0]));
+}
+
 HR_TEST(a_key_gives_its_kernel_back) {
   sample s;
   hr_kernel_key key = {0}, again = {0};
